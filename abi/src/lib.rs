@@ -1,0 +1,154 @@
+//! The contract between instrumented code and the runtime.
+//!
+//! Comes in: nothing. Goes out: the layout of the static tables that the pass writes into an object file and that the
+//! runtime reads, and the names of the symbols both sides use. It must never hold code that runs: the pass emits these
+//! layouts as LLVM constants, the runtime maps them as `repr(C)`, and this crate is the one place where they are said.
+//!
+//! # The recording
+//!
+//! Each thread owns a buffer of 8-byte words and a cursor into it, both reached through the initial-exec thread-local
+//! [`Tls`] named [`TLS_SYMBOL`]. A basic block is cut into *segments* at every call that could run instrumented code.
+//! At its start a segment reserves `Segment::words` words and advances the cursor:
+//!
+//! ```text
+//! c = tls.cursor; n = c + 8 * words;
+//! if n > tls.limit { c = bf_flush(words); n = c + 8 * words }      // cold
+//! tls.cursor = n;
+//! c[0] = &segment;
+//! ... before each access i: c[1 + word_of(i)] = address (and length, for the entries that carry one)
+//! ```
+//!
+//! The runtime hands out zeroed buffers, so a word that is still zero when the buffer is read stands for an access that
+//! did not happen: a fault, a `longjmp` out of a signal handler, or an inactive lane of a masked operation. A zero
+//! where a header is expected is skipped.
+#![forbid(unsafe_code)]
+
+use core::ffi::c_char;
+
+/// Version of every layout on this page; the runtime refuses (ignores, with a line in the log) modules of another one.
+pub const ABI_VERSION: u32 = 1;
+
+/// Most words, header included, that one segment may reserve; the pass splits longer segments.
+pub const MAX_SEGMENT_WORDS: u32 = 1024;
+
+/// Thread-local [`Tls`], initial-exec.
+pub const TLS_SYMBOL: &str = "bf_tls";
+/// `extern "C" fn(words: u64) -> *mut u64`: empties the thread's buffer; returns room for at least `words` zeroed words
+/// and leaves `Tls::limit` valid for it. The caller stores the new cursor.
+pub const FLUSH_SYMBOL: &str = "bf_flush";
+/// `extern "C" fn(*const Module)`: called once per module by a constructor.
+pub const REGISTER_SYMBOL: &str = "bf_register_module";
+/// Module flag that marks an instrumented module, so that nothing is instrumented twice.
+pub const MODULE_FLAG: &str = "bf.instrumented";
+
+/// Per-thread recording state. Cursor and limit are byte addresses; both zero before the thread's first flush.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Tls {
+    /// Where the next segment goes.
+    pub cursor: u64,
+    /// One past the last byte of the buffer.
+    pub limit: u64,
+    /// For the runtime's own use; zero at thread start.
+    pub reserved: [u64; 6],
+}
+
+/// Static description of one segment, writable data in the object file; `n_entries` words of type `u32` follow it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Segment {
+    /// Written by the runtime at first sight; zero in the object file.
+    pub id: u32,
+    /// Number of entries that follow the struct.
+    pub n_entries: u32,
+    /// Words the segment reserves: 1 + the sum of its entries' words. At most [`MAX_SEGMENT_WORDS`].
+    pub words: u32,
+    /// 1-based index into the module's callee names: the segment ends in a direct call of that function, which this
+    /// module only declares. 0: it does not.
+    pub callee: u32,
+    /// The module it belongs to.
+    pub module: *const Module,
+}
+
+/// Static description of one translation unit.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Module {
+    /// `size_of::<Module>()` as the writer knew it; a reader must not look past it.
+    pub type_size: u32,
+    /// [`ABI_VERSION`].
+    pub abi_version: u32,
+    /// Source file name as the compiler was given it, NUL-terminated.
+    pub name: *const c_char,
+    /// NUL-terminated linkage names of the functions instrumented in this module, one after the other.
+    pub functions: *const c_char,
+    /// NUL-terminated linkage names of the functions it calls directly but only declares, one after the other.
+    pub callees: *const c_char,
+    /// Number of names in `functions`.
+    pub n_functions: u32,
+    /// Number of names in `callees`.
+    pub n_callees: u32,
+    /// Line sizes asked for by `-bf-line-size`, bytes; null if none was given.
+    pub line_sizes: *const u32,
+    /// Number of `line_sizes`.
+    pub n_line_sizes: u32,
+    /// `-bf-max-set-bits`, or 0 if not given.
+    pub max_set_bits: u32,
+    /// `-bf-max-ways`, or 0 if not given.
+    pub max_ways: u32,
+    /// Zero.
+    pub reserved: [u32; 5],
+}
+
+/// What one entry of a segment stands for: bits 31..28 of the `u32`.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// One word, the address; size in the low bits.
+    Load = 0,
+    /// One word, the address; size in the low bits. Atomic read-modify-writes too.
+    Store = 1,
+    /// Two words: address, length in bytes. Low bits zero.
+    LoadRange = 2,
+    /// Two words: address, length in bytes (memset). Low bits zero.
+    StoreRange = 3,
+    /// Three words: destination, source, length in bytes (memcpy, memmove): cut into pieces of 4096 bytes from the
+    /// start, each a load range then a store range. Low bits zero.
+    Copy = 4,
+}
+
+impl Op {
+    /// Shift of the operation within an entry.
+    pub const SHIFT: u32 = 28;
+    /// Largest size, in bytes, that fits in an entry.
+    pub const MAX_SIZE: u32 = (1 << Self::SHIFT) - 1;
+
+    /// The entry for this operation on `size` bytes.
+    #[must_use]
+    pub const fn entry(self, size: u32) -> u32 {
+        ((self as u32) << Self::SHIFT) | size
+    }
+
+    /// Words that an entry of this operation takes in the buffer.
+    #[must_use]
+    pub const fn words(self) -> u32 {
+        match self {
+            Self::Load | Self::Store => 1,
+            Self::LoadRange | Self::StoreRange => 2,
+            Self::Copy => 3,
+        }
+    }
+
+    /// The operation of an entry; `None` for a value no version of this crate wrote.
+    #[must_use]
+    pub const fn of(entry: u32) -> Option<Self> {
+        Some(match entry >> Self::SHIFT {
+            0 => Self::Load,
+            1 => Self::Store,
+            2 => Self::LoadRange,
+            3 => Self::StoreRange,
+            4 => Self::Copy,
+            _ => return None,
+        })
+    }
+}

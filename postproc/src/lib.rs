@@ -1,0 +1,2 @@
+//! Questions to profiles.
+#![forbid(unsafe_code)]

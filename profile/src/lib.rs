@@ -1,0 +1,13 @@
+//! The profile: what one run leaves behind, and the only thing the runtime and the post-processor share.
+//!
+//! Comes in: the [`model`] types, filled by `collect`. Goes out: the same types, read back from a versioned, checksummed
+//! container, or a trace of accesses from a trace file. It must never compute an answer (that is `postproc`) and depends
+//! on no other crate of this workspace.
+#![forbid(unsafe_code)]
+
+pub mod model;
+
+pub use model::{
+    Bin, CacheKind, CacheLevel, Callee, EndReason, FullHistograms, Histograms, LineData, Machine, Meta, Owner, Process,
+    Profile, SetHistograms, StackData,
+};

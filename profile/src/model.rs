@@ -1,0 +1,229 @@
+//! The data model of a profile. Everything is plain data; the container adds versions and checksums.
+
+use bincode::{Decode, Encode};
+
+/// One or more processes; several after `bf merge`. Kept sorted by [`Process::key`], without duplicates, so that merging
+/// is a union of sets: associative and commutative.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Profile {
+    /// The processes, sorted.
+    pub processes: Vec<Process>,
+}
+
+/// Everything one process left.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Process {
+    /// Who ran, where, how it ended.
+    pub meta: Meta,
+    /// The machine it ran on.
+    pub machine: Machine,
+    /// Calls into functions that no instrumented module of the process defines, most calls first.
+    pub uninstrumented: Vec<Callee>,
+    /// Remarks of the runtime, one line each (unknown `BF_*` variables, dropped data, refused modules).
+    pub log: Vec<String>,
+    /// Names given to `bf_tag`; index 0 is "" (before any tag).
+    pub tags: Vec<String>,
+    /// One entry per line size, ascending.
+    pub lines: Vec<LineData>,
+}
+
+/// Who ran, where, how it ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Meta {
+    /// Version of bf that wrote it.
+    pub version: String,
+    /// Base name of the executable.
+    pub executable: String,
+    /// Command line, argument by argument (lossy UTF-8).
+    pub command: Vec<String>,
+    /// Process id.
+    pub pid: u32,
+    /// Parent process id.
+    pub parent: u32,
+    /// Host name.
+    pub host: String,
+    /// Rank from the launcher's environment (`PMIX_RANK`, `OMPI_COMM_WORLD_RANK`, `PMI_RANK`, `SLURM_PROCID`).
+    pub rank: Option<u32>,
+    /// Start of the process, nanoseconds since the Unix epoch; tells two processes with one pid apart.
+    pub start_ns: u64,
+    /// Wall time from start to the moment the profile was written, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Whether address-space randomisation was on; `None` if unknown (a replayed trace).
+    pub aslr: Option<bool>,
+    /// Why the profile was written.
+    pub end: EndReason,
+    /// Threads that made at least one access.
+    pub threads: u32,
+    /// Accesses recorded (section 1 of the model), counted ones only.
+    pub accesses: u64,
+    /// Accesses that could not be recorded, with the reason in the log.
+    pub dropped: u64,
+    /// Source files of the instrumented modules, sorted.
+    pub modules: Vec<String>,
+}
+
+/// Why a profile was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub enum EndReason {
+    /// `exit`, or return from `main`.
+    #[default]
+    Exit,
+    /// `_exit`, `_Exit` or `quick_exit`.
+    QuickExit,
+    /// A fatal signal, with its number; `abort` is signal 6.
+    Signal(i32),
+    /// Replaced by another program.
+    Exec,
+    /// A checkpoint: the process was still running, or was killed later.
+    Checkpoint,
+    /// Not a run: a trace was replayed.
+    Replay,
+}
+
+/// A call target outside the instrumented code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Callee {
+    /// Linkage name.
+    pub name: String,
+    /// Calls from instrumented code.
+    pub calls: u64,
+}
+
+/// The machine a profile was recorded on, as far as it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Machine {
+    /// CPU model name, empty if unknown.
+    pub cpu: String,
+    /// Logical CPUs online.
+    pub cpus: u32,
+    /// Caches as the first CPU sees them, nearest first; empty if unknown.
+    pub caches: Vec<CacheLevel>,
+}
+
+/// One cache of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct CacheLevel {
+    /// 1 for L1.
+    pub level: u32,
+    /// What it holds.
+    pub kind: CacheKind,
+    /// Bytes.
+    pub size: u64,
+    /// Associativity; 0 if the system does not say.
+    pub ways: u32,
+    /// Bytes.
+    pub line: u32,
+    /// Sets; 0 if the system does not say.
+    pub sets: u32,
+    /// Logical CPUs that share it.
+    pub shared_by: u32,
+}
+
+/// What a cache holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub enum CacheKind {
+    /// Data only.
+    Data,
+    /// Instructions only.
+    Instruction,
+    /// Both.
+    #[default]
+    Unified,
+}
+
+/// The stacks of one line size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct LineData {
+    /// Line size, bytes, a power of two.
+    pub line_bytes: u32,
+    /// Histograms are kept for 2^0 ..= 2^max_set_bits sets.
+    pub max_set_bits: u32,
+    /// With more than one set, distances below this are kept exactly.
+    pub max_ways: u32,
+    /// Sorted by owner, then tag. Tags that an owner never used have no entry.
+    pub stacks: Vec<StackData>,
+}
+
+/// Whose references a stack took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub enum Owner {
+    /// Those of one slot: a thread and those that took over its place after it ended.
+    Slot(u32),
+    /// Those of all threads, in issue order. Absent when there is only slot 0, whose stack it would repeat.
+    #[default]
+    Global,
+}
+
+/// Histograms of one stack under one tag.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct StackData {
+    /// Whose references.
+    pub owner: Owner,
+    /// Index into [`Process::tags`].
+    pub tag: u32,
+    /// The counts.
+    pub histograms: Histograms,
+}
+
+/// The counts of one stack, as sections 2 to 4 of the model define them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Histograms {
+    /// References by loads and by stores.
+    pub references: [u64; 2],
+    /// Those to lines never referenced before, by loads and by stores.
+    pub cold: [u64; 2],
+    /// One set (fully associative), unbounded.
+    pub full: FullHistograms,
+    /// 2^1 ..= 2^max_set_bits sets: index 0 is two sets.
+    pub sets: Vec<SetHistograms>,
+}
+
+/// Histograms for one set: bins, ascending, without empty ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct FullHistograms {
+    /// `F_0` of loads.
+    pub loads: Vec<Bin>,
+    /// `F_0` of stores.
+    pub stores: Vec<Bin>,
+    /// `B_0`, stores part: dirty intervals closed by the next store. Value 0 is never counted.
+    pub writebacks: Vec<Bin>,
+    /// `B_0`, end part: `max(m, depth now)` of every line ever stored, value 0 included. A line with value v is still
+    /// resident and dirty in a cache of w > v ways, and was written back by one of w <= v.
+    pub resident: Vec<Bin>,
+}
+
+/// `count` values v with `lo <= v < hi`. Below 512 `hi == lo + 1`; above, edges lie at every multiple of 2^(k-8) in
+/// [2^k, 2^(k+1)), so a bin never holds more than 2^(k-8) different values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Bin {
+    /// Least value.
+    pub lo: u64,
+    /// One past the greatest value.
+    pub hi: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// Histograms for 2^a sets, a >= 1. Index d < max_ways is the distance; index max_ways takes everything from there on
+/// (cold references excluded). A vector may be shorter: what is missing is zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct SetHistograms {
+    /// `F_a` of loads.
+    pub loads: Vec<u64>,
+    /// `F_a` of stores.
+    pub stores: Vec<u64>,
+    /// Count by `min(d_a, d_0 >> a)`, loads and stores together: the misses that remain when fully associative.
+    pub capacity: Vec<u64>,
+    /// `B_a`, stores part; index 0 is never counted.
+    pub writebacks: Vec<u64>,
+    /// `B_a`, end part, index 0 included; see [`FullHistograms::resident`].
+    pub resident: Vec<u64>,
+}
+
+impl Process {
+    /// What a profile is sorted and made unique by: start time, host, pid, executable.
+    #[must_use]
+    pub fn key(&self) -> (u64, &str, u32, &str) {
+        (self.meta.start_ns, &self.meta.host, self.meta.pid, &self.meta.executable)
+    }
+}

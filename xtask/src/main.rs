@@ -1,0 +1,2 @@
+//! Build system.
+fn main() {}
