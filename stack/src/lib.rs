@@ -1,9 +1,30 @@
 //! The model's engine: references to lines in, reuse-distance histograms out, for every set count at once.
 //!
 //! No I/O, no threads, no globals: one engine holds one LRU stack of one line size and whoever owns it feeds it. The
-//! meaning of every number is sections 1 to 4 of the model (`docs/model.md`); [`Reference`] is the smallest thing it
-//! takes, [`Engine`] the narrow trait that the fast engine and the plain reference of the tests both implement.
+//! meaning of every number is sections 1 to 4 of the model (`docs/model.md`). [`Engine`] is the narrow trait;
+//! [`Tiers`] implements it for use, [`Plain`] implements it as the model words it, for tests and benches to compare
+//! with.
+//!
+//! # How `Tiers` works
+//!
+//! The LRU stack is kept in two exclusive tiers. The 64 most recent lines stand in a short list ([`recent`]) that is
+//! walked as the definition says. All older lines stand twice: in one [`timeline`] that answers how many of them are
+//! newer than a given one (distance with one set), and, for each set count, in one ring per set ([`rings`]) that holds
+//! the newest `max_ways` of them. The tiers concatenated are the stack, so the distance of an old line is its tally over
+//! the whole list plus its position in the older tier. Only a reference that leaves the list touches the older tier.
 #![forbid(unsafe_code)]
+
+mod counts;
+mod lines;
+mod plain;
+mod recent;
+mod rings;
+mod tiers;
+mod timeline;
+
+pub use counts::{Binned, FullCounts, Histograms, SetCounts};
+pub use plain::Plain;
+pub use tiers::Tiers;
 
 /// One reference: a line number and whether it is a store. Line numbers are addresses divided by the line size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,19 +58,38 @@ impl Bucket {
     pub const UNCOUNTED: Self = Self(0);
     /// The first counted bucket.
     pub const FIRST: Self = Self(1);
+    /// The last one there can be.
+    pub const LAST: Self = Self(254);
 }
 
 /// What an engine keeps exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Set counts 2^0 ..= 2^max_set_bits; at most 24.
+    /// Set counts 2^0 ..= 2^max_set_bits; at most [`Limits::MOST_SET_BITS`].
     pub max_set_bits: u32,
-    /// Distances below this are exact with more than one set; 1 ..= 255.
+    /// Distances below this are exact with more than one set; 1 ..= [`Limits::MOST_WAYS`].
     pub max_ways: u32,
+}
+
+impl Limits {
+    /// Greatest `max_set_bits`.
+    pub const MOST_SET_BITS: u32 = 24;
+    /// Greatest `max_ways`.
+    pub const MOST_WAYS: u32 = 255;
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self { max_set_bits: 16, max_ways: 64 }
     }
+}
+
+/// One LRU stack that counts.
+pub trait Engine {
+    /// Takes references in program order and counts them in `bucket`.
+    fn feed(&mut self, references: &[Reference], bucket: Bucket);
+
+    /// The counts of every counted bucket that was fed or charged with a write-back, ascending; the end-of-run parts
+    /// are computed as if the run ended now, and feeding may go on.
+    fn histograms(&mut self) -> Vec<(Bucket, Histograms)>;
 }

@@ -1,0 +1,110 @@
+//! The model as its text says it: one list, walked from the top. Slow; what everything else is compared with.
+
+use crate::counts::{Buckets, Resident};
+use crate::{Bucket, Engine, Histograms, Limits, Reference};
+use std::collections::HashMap;
+
+/// The plain list walk of section 2 with the write-back rule of section 3.
+#[derive(Clone, Debug)]
+pub struct Plain {
+    limits: Limits,
+    /// Least recent first.
+    stack: Vec<u64>,
+    dirty: HashMap<u64, Dirty>,
+    buckets: Buckets,
+}
+
+#[derive(Clone, Debug)]
+struct Dirty {
+    bucket: Bucket,
+    /// m per set-count exponent, a = 0 first.
+    greatest: Vec<u64>,
+}
+
+impl Plain {
+    /// An empty stack.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, stack: Vec::new(), dirty: HashMap::new(), buckets: Buckets::new(limits) }
+    }
+
+    /// `d_a` for a = 0 ..= max_set_bits; `None` if the line was never referenced.
+    fn distances(&self, line: u64) -> Option<Vec<u64>> {
+        let top = self.limits.max_set_bits;
+        let mut tally = vec![0; top as usize + 1];
+        for &other in self.stack.iter().rev() {
+            if other == line {
+                for a in (0..top as usize).rev() {
+                    tally[a] += tally[a + 1];
+                }
+                return Some(tally);
+            }
+            tally[(other ^ line).trailing_zeros().min(top) as usize] += 1;
+        }
+        None
+    }
+
+    fn capped(&self, values: &[u64]) -> Vec<u8> {
+        values[1..].iter().map(|&v| v.min(u64::from(self.limits.max_ways)) as u8).collect()
+    }
+
+    fn reference(&mut self, line: u64, store: bool, bucket: Bucket) {
+        let distances = self.distances(line);
+        let by_set = distances.as_ref().map(|d| self.capped(d));
+        if let Some(counts) = self.buckets.of(bucket) {
+            counts.references[usize::from(store)] += 1;
+            match (&distances, &by_set) {
+                (Some(d), Some(by_set)) => counts.distance(store, d[0], by_set),
+                _ => counts.cold[usize::from(store)] += 1,
+            }
+        }
+        if let Some(d) = &distances {
+            self.stack.retain(|&other| other != line);
+            if let Some(dirty) = self.dirty.get_mut(&line) {
+                dirty.greatest.iter_mut().zip(d).for_each(|(m, &d)| *m = d.max(*m));
+            }
+        }
+        self.stack.push(line);
+        if store {
+            let fresh = Dirty { bucket, greatest: vec![0; self.limits.max_set_bits as usize + 1] };
+            if let Some(last) = self.dirty.insert(line, fresh) {
+                let by_set = self.capped(&last.greatest);
+                if let Some(counts) = self.buckets.of(last.bucket) {
+                    counts.writeback(last.greatest[0], &by_set);
+                }
+            }
+        }
+    }
+}
+
+impl Engine for Plain {
+    fn feed(&mut self, references: &[Reference], bucket: Bucket) {
+        for r in references {
+            self.reference(r.line(), r.is_store(), bucket);
+        }
+    }
+
+    fn histograms(&mut self) -> Vec<(Bucket, Histograms)> {
+        let mut resident = vec![None; 256];
+        for (&line, dirty) in &self.dirty {
+            let mut now = self.distances(line).unwrap_or_default();
+            now.iter_mut().zip(&dirty.greatest).for_each(|(d, &m)| *d = m.max(*d));
+            let part = resident[usize::from(dirty.bucket.0)].get_or_insert_with(|| Resident::new(self.limits));
+            part.line(now[0], &self.capped(&now));
+        }
+        self.buckets.histograms(&resident)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn right_match_example_of_the_model() {
+        let mut plain = Plain::new(Limits { max_set_bits: 3, max_ways: 8 });
+        let order = [0b0001, 0b0101, 0b0011, 0b1001];
+        plain.feed(&order.map(|line| Reference::new(line, false)), Bucket::FIRST);
+        assert_eq!(plain.distances(0b0001), Some(vec![3, 3, 2, 1]));
+    }
+}
