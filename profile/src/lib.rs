@@ -5,9 +5,23 @@
 //! on no other crate of this workspace.
 #![forbid(unsafe_code)]
 
+pub mod bins;
+pub mod container;
+mod error;
+mod merge;
 pub mod model;
+#[cfg(test)]
+mod samples;
+mod section;
+pub mod trace;
+mod validate;
+mod wire;
 
+pub use container::{read, read_file, salvage_file, write, write_file};
+pub use error::{Damage, Error, Place};
+pub use merge::merge;
 pub use model::{
     Bin, CacheKind, CacheLevel, Callee, EndReason, FullHistograms, Histograms, LineData, Machine, Meta, Owner, Process,
     Profile, SetHistograms, StackData,
 };
+pub use validate::Invalid;

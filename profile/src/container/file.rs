@@ -1,0 +1,70 @@
+//! Profiles at paths.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{read, write};
+use crate::error::Error;
+use crate::model::Profile;
+
+/// Reads the profile at `path`; see [`read`].
+///
+/// # Errors
+/// As [`read`].
+pub fn read_file(path: impl AsRef<Path>) -> Result<Profile, Error> {
+    read(BufReader::new(File::open(path)?))
+}
+
+/// Writes a profile to `path`: all of it or nothing. It is written beside its place and then renamed, so that a reader
+/// never sees half a profile and a failure leaves what was there before. A path that is a device or a pipe is written
+/// straight to, and a symbolic link stays one.
+///
+/// # Errors
+/// As [`write`]. No temporary file is left behind.
+pub fn write_file(path: impl AsRef<Path>, profile: &Profile) -> Result<(), Error> {
+    let path = path.as_ref();
+    let target = match fs::metadata(path) {
+        Ok(there) if !there.is_file() => return write(profile, OpenOptions::new().write(true).open(path)?),
+        Ok(_) => fs::canonicalize(path)?,
+        Err(_) => path.to_owned(),
+    };
+    let temporary = Temporary(temporary_beside(&target));
+    let mut file = BufWriter::new(File::create(&temporary.0)?);
+    write(profile, &mut file)?;
+    file.flush()?;
+    drop(file);
+    temporary.rename(&target)
+}
+
+/// A name in the same directory that no other writer uses: other processes have another id, and other threads another
+/// count.
+fn temporary_beside(target: &Path) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut name = target.file_name().map_or_else(OsString::new, OsString::from);
+    name.push(format!(".{}.{count}.tmp", process::id()));
+    target.with_file_name(name)
+}
+
+/// A file that is removed unless it was renamed.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn rename(self, target: &Path) -> Result<(), Error> {
+        fs::rename(&self.0, target)?;
+        // There is nothing left to remove under the old name.
+        std::mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Fails only if it was never created or is already gone.
+        let _ = fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,16 @@
+//! Profiles as files: a sectioned container, one section for what is known of each process and one or more for each of
+//! its line sizes. Every section is compressed and checked by itself, so that the loss of one leaves the others.
+//! `docs/profile-format.md` gives the bytes and the rules by which the format grows.
+
+mod assemble;
+mod file;
+mod read;
+mod salvage;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use file::{read_file, write_file};
+pub use read::read;
+pub use salvage::salvage_file;
+pub use write::write;

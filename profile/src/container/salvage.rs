@@ -1,0 +1,135 @@
+//! What is left of a damaged profile.
+
+use std::fs;
+use std::path::Path;
+
+use super::assemble::{Assembly, Parts};
+use crate::error::{Damage, Error, Place};
+use crate::merge::merge;
+use crate::model::{Process, Profile};
+use crate::section::{FILE_HEADER, Format, Header, Kind, SECTION_HEADER, Section, find_header};
+use crate::wire::Head;
+
+/// Reads every intact section of a damaged profile. Returns what they make, and one line for each thing that was lost;
+/// no line if the file is sound. A process whose head is lost is called `process-N` and its tags are numbered.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Foreign`] if it is no profile and [`Error::Newer`] if its version is unknown, because then
+/// nothing in it can be told to be intact.
+pub fn salvage_file(path: impl AsRef<Path>) -> Result<(Profile, Vec<String>), Error> {
+    let bytes = fs::read(path)?;
+    let mut lost = Vec::new();
+    match Format::PROFILE.check(&bytes) {
+        Ok(()) => {}
+        Err(error @ (Error::Truncated { .. } | Error::Corrupt { .. })) => lost.push(error.to_string()),
+        Err(error) => return Err(error),
+    }
+    let mut scan = Scan { bytes: &bytes, offset: FILE_HEADER.min(bytes.len()), number: 0 };
+    let mut assembly = Assembly::default();
+    let mut decompressor = zstd::bulk::Decompressor::new()?;
+    let mut ended = false;
+    while let Some(found) = scan.next(&mut lost) {
+        ended = found.header.kind == Kind::End as u16;
+        if ended {
+            end(&found, &scan, &assembly, &mut lost);
+            break;
+        }
+        let taken = found.check().and_then(|()| found.unpack(&mut decompressor));
+        if let Err(error) = taken.and_then(|raw| assembly.add(&found, &raw)) {
+            lost.push(error.to_string());
+        }
+    }
+    if !ended && lost.is_empty() {
+        lost.push(Error::Truncated { place: Place::Section(scan.number), missing: 0 }.to_string());
+    }
+    let processes = assembly.parts.into_iter().map(|(index, parts)| whole(index, parts, &mut lost));
+    let profiles: Vec<_> = processes.map(|process| Profile { processes: vec![process] }).collect();
+    Ok((merge(profiles), lost))
+}
+
+/// Walks the sections of a file, over damaged ones too.
+struct Scan<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    number: u32,
+}
+
+impl Scan<'_> {
+    /// The next section whose header is sound and whose contents are all there; notes what is skipped.
+    fn next(&mut self, lost: &mut Vec<String>) -> Option<Section> {
+        while self.offset < self.bytes.len() {
+            let rest = &self.bytes[self.offset..];
+            let Some((skipped, header)) = find_header(rest) else {
+                lost.push(self.tail(rest.len()).to_string());
+                self.offset = self.bytes.len();
+                break;
+            };
+            if skipped > 0 {
+                let damage = Error::Corrupt { place: Place::Section(self.number), damage: Damage::Header };
+                lost.push(format!("{damage}; {skipped} bytes from offset {} on are lost", self.offset));
+                self.number += 1;
+            }
+            let number = self.number;
+            self.number += 1;
+            self.offset += skipped + SECTION_HEADER;
+            match contents(header, number, &self.bytes[self.offset..]) {
+                Ok(stored) => {
+                    self.offset += stored.len();
+                    return Some(Section { number, header, stored });
+                }
+                // The search goes on right behind this header: what it claims may hold further sections.
+                Err(error) => lost.push(error.to_string()),
+            }
+        }
+        None
+    }
+
+    /// What a rest without any sound header is.
+    fn tail(&self, len: usize) -> Error {
+        let place = Place::Section(self.number);
+        match SECTION_HEADER.checked_sub(len) {
+            Some(missing) if missing > 0 => Error::Truncated { place, missing: missing as u64 },
+            _ => Error::Corrupt { place, damage: Damage::Header },
+        }
+    }
+}
+
+/// What follows a header, as long as the header says.
+fn contents(header: Header, number: u32, rest: &[u8]) -> Result<Vec<u8>, Error> {
+    let place = header.place(number);
+    header.check_lengths().map_err(|damage| Error::Corrupt { place, damage })?;
+    let there = rest.len() as u64;
+    if header.stored > there {
+        return Err(Error::Truncated { place, missing: header.stored - there });
+    }
+    Ok(rest[..header.stored as usize].to_vec())
+}
+
+/// Notes what the end mark counts and what did not come, and anything behind it.
+fn end(mark: &Section, scan: &Scan<'_>, assembly: &Assembly, lost: &mut Vec<String>) {
+    for process in 0..mark.header.process.min(scan.number + mark.header.part) {
+        if !assembly.parts.contains_key(&process) {
+            lost.push(format!("nothing is left of process {process}"));
+        }
+    }
+    let surplus = scan.bytes.len() - scan.offset;
+    if surplus > 0 {
+        lost.push(mark.corrupt(Damage::Trailing(surplus as u64)).to_string());
+    }
+}
+
+/// The process that the parts make; what its head would have said is made up.
+fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
+    let tags = parts.lines.iter().flat_map(|l| &l.stacks).map(|stack| stack.tag + 1).max().unwrap_or(0);
+    if parts.head.is_none() {
+        lost.push(format!("the head of process {index} is lost: its name, machine, log and tag names are unknown"));
+        let mut head = Head::default();
+        head.meta.executable = format!("process-{index}");
+        parts.head = Some(head);
+    }
+    let mut process = parts.into_process();
+    for tag in process.tags.len() as u32..tags {
+        process.tags.push(if tag == 0 { String::new() } else { format!("tag-{tag}") });
+    }
+    process
+}

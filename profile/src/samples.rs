@@ -1,0 +1,184 @@
+//! Profiles for the tests of this crate: sound ones, by hand and at random.
+
+use proptest::prelude::*;
+
+use crate::bins::bin_of;
+use crate::model::*;
+
+/// The profile of the format's documentation: one thread stores a line twice, with one other line loaded in between,
+/// which is in another of two sets; line size 64, up to 2 sets, 2 ways.
+pub(crate) fn tiny() -> Profile {
+    let bin = |value, count| Bin { lo: value, hi: value + 1, count };
+    let histograms = Histograms {
+        references: [1, 2],
+        cold: [1, 1],
+        full: FullHistograms {
+            loads: vec![],
+            stores: vec![bin(1, 1)],
+            writebacks: vec![bin(1, 1)],
+            resident: vec![bin(0, 1)],
+        },
+        sets: vec![SetHistograms { stores: vec![1], capacity: vec![1], resident: vec![1], ..Default::default() }],
+    };
+    let stack = StackData { owner: Owner::Slot(0), tag: 0, histograms };
+    let meta = Meta {
+        version: "0.1.0".into(),
+        executable: "a.out".into(),
+        command: vec!["./a.out".into()],
+        pid: 42,
+        parent: 1,
+        host: "h".into(),
+        start_ns: 1_000_000_000,
+        elapsed_ns: 5,
+        aslr: Some(false),
+        threads: 1,
+        accesses: 3,
+        ..Meta::default()
+    };
+    let lines = vec![LineData { line_bytes: 64, max_set_bits: 1, max_ways: 2, stacks: vec![stack] }];
+    Profile { processes: vec![Process { meta, tags: vec![String::new()], lines, ..Process::default() }] }
+}
+
+/// Two processes that use every field, enum variant and kind of bin there is.
+pub(crate) fn rich() -> Profile {
+    let caches = vec![
+        CacheLevel { level: 1, kind: CacheKind::Data, size: 49152, ways: 12, line: 64, sets: 64, shared_by: 2 },
+        CacheLevel { level: 1, kind: CacheKind::Instruction, size: 32768, ways: 8, line: 64, sets: 64, shared_by: 2 },
+        CacheLevel {
+            level: 3,
+            kind: CacheKind::Unified,
+            size: 1 << 25,
+            ways: 16,
+            line: 64,
+            sets: 32768,
+            shared_by: 16,
+        },
+    ];
+    let first = Process {
+        meta: Meta {
+            version: "0.1.0".into(),
+            executable: "größe".into(),
+            command: vec!["./größe".into(), "--n".into(), String::new()],
+            pid: 4_000_000_000,
+            parent: 1,
+            host: "node-7".into(),
+            rank: Some(3),
+            start_ns: 1_700_000_000_123_456_789,
+            elapsed_ns: 9_876_543_210,
+            aslr: Some(true),
+            end: EndReason::Signal(11),
+            threads: 2,
+            accesses: 123_456_789,
+            dropped: 4,
+            modules: vec!["a.c".into(), "b.cpp".into()],
+        },
+        machine: Machine { cpu: "Example CPU @ 3 GHz".into(), cpus: 32, caches },
+        uninstrumented: vec![
+            Callee { name: "sqrt".into(), calls: 1 << 40 },
+            Callee { name: "_ZNSt6vectorIiE3endEv".into(), calls: 1 },
+        ],
+        log: vec!["unknown variable BF_LINESIZE".into(), "4 accesses dropped: thread killed".into()],
+        tags: vec![String::new(), "solve".into()],
+        lines: vec![lines(32, 3, 4, 2, 7), lines(64, 2, 64, 2, 11)],
+    };
+    let mut second = tiny().processes.remove(0);
+    second.meta.start_ns = first.meta.start_ns;
+    second.meta.host = "node-8".into();
+    second.meta.end = EndReason::Replay;
+    second.meta.aslr = None;
+    Profile { processes: vec![first, second] }
+}
+
+/// Line data with `slots` slots and the global stack, each with all of 2 tags, filled from `seed`.
+pub(crate) fn lines(line_bytes: u32, max_set_bits: u32, max_ways: u32, slots: u32, mut seed: u64) -> LineData {
+    let owners = (0..slots).map(Owner::Slot).chain([Owner::Global]);
+    let stacks = owners.flat_map(|owner| [0, 1].map(|tag| (owner, tag))).map(|(owner, tag)| {
+        // Four blocks of values: F_0 of loads and stores, B_0 closed and open. Values of every magnitude.
+        let blocks = [(); 4].map(|()| {
+            (0..40)
+                .map(|_| (next(&mut seed), next(&mut seed)))
+                .map(|(v, c)| (v >> (20 + c % 44), c % 1000 + 1))
+                .collect()
+        });
+        StackData { owner, tag, histograms: histograms(max_set_bits, max_ways, &blocks) }
+    });
+    LineData { line_bytes, max_set_bits, max_ways, stacks: stacks.collect() }
+}
+
+/// SplitMix64.
+fn next(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *seed;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Histograms whose sums hold, out of (value, count) pairs for the distances of loads and stores and for both parts of
+/// the write-backs. Distances with 2^a sets are taken as the `d_0 >> a` that random lines would have.
+pub(crate) fn histograms(max_set_bits: u32, max_ways: u32, blocks: &[Vec<(u64, u64)>; 4]) -> Histograms {
+    let [loads, stores, writebacks, resident] = blocks;
+    let without_zero: Vec<_> = writebacks.iter().copied().filter(|&(value, _)| value > 0).collect();
+    let total = |pairs: &[(u64, u64)]| pairs.iter().map(|&(_, count)| count).sum::<u64>();
+    let sets = (1..=max_set_bits).map(|bits| {
+        let counts = |pairs: &[(u64, u64)]| {
+            let mut counts = Vec::new();
+            for &(value, count) in pairs {
+                let at = (value >> bits).min(max_ways.into()) as usize;
+                counts.resize(counts.len().max(at + 1), 0);
+                counts[at] += count;
+            }
+            counts
+        };
+        let mut closed = counts(&without_zero);
+        if let Some(zero) = closed.first_mut() {
+            *zero = 0;
+        }
+        SetHistograms {
+            loads: counts(loads),
+            stores: counts(stores),
+            capacity: counts(&[loads.as_slice(), stores].concat()),
+            writebacks: closed,
+            resident: counts(resident),
+        }
+    });
+    let cold = [3, 2];
+    Histograms {
+        references: [total(loads) + cold[0], total(stores) + cold[1]],
+        cold,
+        full: FullHistograms {
+            loads: bins(loads),
+            stores: bins(stores),
+            writebacks: bins(&without_zero),
+            resident: bins(resident),
+        },
+        sets: sets.collect(),
+    }
+}
+
+fn bins(pairs: &[(u64, u64)]) -> Vec<Bin> {
+    let mut counts = std::collections::BTreeMap::new();
+    for &(value, count) in pairs {
+        *counts.entry(bin_of(value)).or_insert(0) += count;
+    }
+    counts.into_iter().map(|((lo, hi), count)| Bin { lo, hi, count }).collect()
+}
+
+/// Any sound profile of up to three processes.
+pub(crate) fn any_profile() -> impl Strategy<Value = Profile> {
+    let data = (0_u32..4, 1_u32..6, 1_u32..3, any::<u64>());
+    let process = (0_u64..3, 0_u64..4, "[a-z]{0,3}", prop::collection::vec(data, 0..3), any::<bool>());
+    prop::collection::vec(process, 0..4).prop_map(|all| {
+        let process = |(start_ns, elapsed_ns, executable, data, checkpoint): (_, _, _, Vec<_>, bool)| {
+            let end = if checkpoint { EndReason::Checkpoint } else { EndReason::Exit };
+            let data = data.into_iter().enumerate();
+            Process {
+                meta: Meta { start_ns, elapsed_ns, executable, end, ..Meta::default() },
+                tags: vec![String::new(), "x".into()],
+                lines: data.map(|(i, (bits, ways, slots, seed))| lines(32 << i, bits, ways, slots, seed)).collect(),
+                ..Process::default()
+            }
+        };
+        crate::merge(all.into_iter().map(|one| Profile { processes: vec![process(one)] }))
+    })
+}

@@ -1,0 +1,160 @@
+//! What must hold between the numbers of a profile, whoever wrote it. A reader checks every file, so that a question to
+//! a profile never meets a sum that does not add up.
+
+use crate::bins::bin_of;
+use crate::model::{Bin, FullHistograms, Histograms, LineData, Process, Profile, SetHistograms, StackData};
+
+/// A rule that does not hold. The text says which, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Invalid(String);
+
+type Check = Result<(), Invalid>;
+
+fn ensure(holds: bool, text: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(Invalid(text())) }
+}
+
+/// `inner`, with the place put before its text.
+fn within(place: impl FnOnce() -> String, inner: Check) -> Check {
+    inner.map_err(|Invalid(text)| Invalid(format!("{}: {text}", place())))
+}
+
+/// A sum that no wrapped counter can fake: 2^64 counts of 2^64 each still fit.
+fn sum(counts: impl IntoIterator<Item = u64>) -> u128 {
+    counts.into_iter().map(u128::from).sum()
+}
+
+fn bin_sum(bins: &[Bin]) -> u128 {
+    sum(bins.iter().map(|bin| bin.count))
+}
+
+fn equal(name: &str, found: u128, expected: u128) -> Check {
+    ensure(found == expected, || format!("{name} add up to {found} instead of {expected}"))
+}
+
+impl Profile {
+    /// Checks every process, and that they are sorted by [`Process::key`] without duplicates.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        self.validate_order()?;
+        let mut all = self.processes.iter().enumerate();
+        all.try_for_each(|(index, process)| within(|| format!("process {index}"), process.validate()))
+    }
+
+    /// The part that concerns no histogram: a reader checks those section by section.
+    pub(crate) fn validate_structure(&self) -> Check {
+        self.validate_order()?;
+        let mut all = self.processes.iter().enumerate();
+        all.try_for_each(|(index, process)| within(|| format!("process {index}"), process.validate_structure()))
+    }
+
+    fn validate_order(&self) -> Check {
+        let sorted = self.processes.is_sorted_by(|a, b| a.key() < b.key());
+        ensure(sorted, || "processes are not sorted, or one is there twice".into())
+    }
+}
+
+impl Process {
+    /// Checks the histograms of every line size, that line sizes ascend and that every tag has a name.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        self.validate_structure()?;
+        let mut all = self.lines.iter();
+        all.try_for_each(|lines| within(|| format!("{}-byte lines", lines.line_bytes), lines.validate()))
+    }
+
+    fn validate_structure(&self) -> Check {
+        let ascending = self.lines.is_sorted_by(|a, b| a.line_bytes < b.line_bytes);
+        ensure(ascending, || "line sizes are not ascending".into())?;
+        for lines in &self.lines {
+            for StackData { owner, tag, .. } in &lines.stacks {
+                let named = (*tag as usize) < self.tags.len();
+                ensure(named, || format!("{}-byte lines: {owner:?}: tag {tag} has no name", lines.line_bytes))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LineData {
+    /// Checks every stack, their order, and that the line size is a power of two.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let Self { line_bytes, max_set_bits, max_ways, ref stacks } = *self;
+        ensure(line_bytes.is_power_of_two(), || format!("line size {line_bytes} is no power of two"))?;
+        ensure(max_set_bits < 64, || format!("2^{max_set_bits} sets are more than there are lines"))?;
+        ensure(max_ways > 0, || "no ways are kept".into())?;
+        let sorted = stacks.is_sorted_by(|a, b| (a.owner, a.tag) < (b.owner, b.tag));
+        ensure(sorted, || "stacks are not sorted by owner and tag, or one is there twice".into())?;
+        let mut all = stacks.iter();
+        all.try_for_each(|StackData { owner, tag, histograms }| {
+            within(|| format!("{owner:?}, tag {tag}"), histograms.validate(max_set_bits, max_ways))
+        })
+    }
+}
+
+impl Histograms {
+    /// Checks the counts of one stack that keeps 2^0 ..= 2^`max_set_bits` sets and distances below `max_ways`: for every
+    /// set count, distances and cold references add up to all references, loads and stores apart; the end part of the
+    /// write-backs counts the same lines; bins lie where [`bin_of`] puts them, ascending, none empty; no vector is longer
+    /// than the model allows.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn validate(&self, max_set_bits: u32, max_ways: u32) -> Result<(), Invalid> {
+        let kept = self.sets.len();
+        ensure(kept == max_set_bits as usize, || format!("{kept} set counts beyond one instead of {max_set_bits}"))?;
+        let cold_fits = (0..2).all(|kind| self.cold[kind] <= self.references[kind]);
+        ensure(cold_fits, || "more cold references than references".into())?;
+        within(|| "1 set".into(), self.validate_full())?;
+        let mut all = self.sets.iter().zip(1_u32..);
+        all.try_for_each(|(sets, bits)| within(|| format!("2^{bits} sets"), self.validate_sets(sets, max_ways)))
+    }
+
+    /// Loads and stores that have a finite distance; meaningful once cold references are known not to exceed all.
+    fn warm(&self) -> [u128; 2] {
+        [0, 1].map(|kind| u128::from(self.references[kind].saturating_sub(self.cold[kind])))
+    }
+
+    fn validate_full(&self) -> Check {
+        let FullHistograms { loads, stores, writebacks, resident } = &self.full;
+        for (name, bins) in [("loads", loads), ("stores", stores), ("writebacks", writebacks), ("resident", resident)] {
+            within(|| name.into(), validate_bins(bins))?;
+        }
+        let [warm_loads, warm_stores] = self.warm();
+        equal("loads", bin_sum(loads), warm_loads)?;
+        equal("stores", bin_sum(stores), warm_stores)?;
+        ensure(writebacks.first().is_none_or(|bin| bin.lo > 0), || "write-backs at value 0".into())
+    }
+
+    fn validate_sets(&self, sets: &SetHistograms, max_ways: u32) -> Check {
+        let SetHistograms { loads, stores, capacity, writebacks, resident } = sets;
+        let vectors = [loads, stores, capacity, writebacks, resident];
+        let longest = vectors.map(Vec::len).into_iter().max().unwrap_or(0);
+        ensure(longest <= max_ways as usize + 1, || format!("{longest} counts for {max_ways} ways"))?;
+        let total = |counts: &[u64]| sum(counts.iter().copied());
+        let [warm_loads, warm_stores] = self.warm();
+        equal("loads", total(loads), warm_loads)?;
+        equal("stores", total(stores), warm_stores)?;
+        equal("capacity", total(capacity), warm_loads + warm_stores)?;
+        equal("resident", total(resident), bin_sum(&self.full.resident))?;
+        ensure(writebacks.first().is_none_or(|&count| count == 0), || "write-backs at value 0".into())
+    }
+}
+
+fn validate_bins(bins: &[Bin]) -> Check {
+    let ascending = bins.is_sorted_by(|a, b| a.hi <= b.lo);
+    ensure(ascending, || "bins are not ascending".into())?;
+    for &Bin { lo, hi, count } in bins {
+        ensure((lo, hi) == bin_of(lo), || format!("[{lo}, {hi}) is no bin"))?;
+        ensure(count > 0, || format!("bin [{lo}, {hi}) is empty"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! What the sections of each kind hold, and how they grow.
+//!
+//! Every kind has its own version. A field is added by appending it at the end of the section's contents and raising
+//! the version: an older reader decodes the beginning it knows and leaves the rest, a newer reader fills what an older
+//! file lacks with defaults. A field that belongs to a nested struct is appended in the same way, as a list that runs
+//! parallel to the structs. Wire types that differ from the model stand here.
+
+use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
+use bincode::{Decode, Encode};
+
+use crate::error::Damage;
+use crate::model::{Callee, LineData, Machine, Meta, StackData};
+use crate::section::{Kind, MAX_RAW};
+
+/// Decoded data may take more room than its encoding: an empty vector is 8 bytes in a file and 24 in memory.
+const MAX_DECODED: usize = 4 * MAX_RAW as usize;
+
+const CONFIG: Configuration<LittleEndian, Fixint, Limit<MAX_DECODED>> =
+    bincode::config::legacy().with_limit::<MAX_DECODED>();
+
+/// The contents of one kind of section, as this version of bf reads them.
+pub(crate) trait Part: Sized {
+    /// The newest version it knows.
+    const VERSION: u16;
+
+    /// Decodes contents of `version`, 1 ..= [`Self::VERSION`]; returns how many bytes that took.
+    fn decode(version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage>;
+
+    /// Decodes contents of any version, an unknown newer one as the newest known.
+    fn decode_any(version: u16, bytes: &[u8]) -> Result<Self, Damage> {
+        if version == 0 {
+            return Err(Damage::Structure("its version is 0"));
+        }
+        let (part, used) = Self::decode(version.min(Self::VERSION), bytes)?;
+        if version <= Self::VERSION && used < bytes.len() {
+            return Err(Damage::Trailing((bytes.len() - used) as u64));
+        }
+        Ok(part)
+    }
+}
+
+/// Decodes a value from the beginning of `bytes`.
+pub(crate) fn decode<T: Decode<()>>(bytes: &[u8]) -> Result<(T, usize), Damage> {
+    bincode::decode_from_slice(bytes, CONFIG).map_err(|error| Damage::Encoding(error.to_string()))
+}
+
+/// Appends a value. The model's types hold nothing that bincode refuses and a `Vec` takes every byte.
+pub(crate) fn encode(value: &impl Encode, to: &mut Vec<u8>) {
+    bincode::encode_into_std_write(value, to, CONFIG).expect("plain data always encodes");
+}
+
+/// Everything of a process but its histograms, owned.
+#[derive(Debug, Default, Decode)]
+pub(crate) struct Head {
+    pub(crate) meta: Meta,
+    pub(crate) machine: Machine,
+    pub(crate) uninstrumented: Vec<Callee>,
+    pub(crate) log: Vec<String>,
+    pub(crate) tags: Vec<String>,
+}
+
+impl Part for Head {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        decode(bytes)
+    }
+}
+
+/// The same, borrowed: what a writer encodes.
+#[derive(Debug, Encode)]
+pub(crate) struct HeadRef<'a> {
+    pub(crate) meta: &'a Meta,
+    pub(crate) machine: &'a Machine,
+    pub(crate) uninstrumented: &'a [Callee],
+    pub(crate) log: &'a [String],
+    pub(crate) tags: &'a [String],
+}
+
+impl Part for LineData {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        decode(bytes)
+    }
+}
+
+/// Some stacks of one line size, borrowed: what a writer encodes. Many stacks are spread over several sections.
+#[derive(Debug, Encode)]
+pub(crate) struct LinesRef<'a> {
+    pub(crate) line_bytes: u32,
+    pub(crate) max_set_bits: u32,
+    pub(crate) max_ways: u32,
+    pub(crate) stacks: &'a [StackData],
+}
+
+/// The version that a writer gives to sections of a kind.
+pub(crate) const fn version_of(kind: Kind) -> u16 {
+    match kind {
+        Kind::Head => Head::VERSION,
+        Kind::Lines => LineData::VERSION,
+        Kind::TraceHead => <crate::trace::Header as Part>::VERSION,
+        Kind::End | Kind::Records => 1,
+    }
+}
