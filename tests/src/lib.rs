@@ -1,1 +1,100 @@
-//! To be written.
+//! Ground that end-to-end tests stand on: a staged install tree, and C sources of real programs.
+//!
+//! Comes in: the environment of a test run. Goes out: paths. It must never leave anything outside the target directory.
+#![forbid(unsafe_code)]
+
+pub mod cases;
+pub mod histograms;
+pub mod oracle;
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result, ensure};
+use cargo_metadata::{Metadata, MetadataCommand};
+
+/// Environment variable that names the install tree under test; `cargo xtask test` sets it.
+pub const PREFIX: &str = "BF_PREFIX";
+
+/// The install tree under test: [`PREFIX`] if set, else one staged in the target directory, brought up to date once per
+/// test run.
+///
+/// # Panics
+///
+/// It cannot be built: no end-to-end test means anything then.
+#[must_use]
+pub fn prefix() -> &'static Path {
+    static TREE: OnceLock<PathBuf> = OnceLock::new();
+    TREE.get_or_init(|| match env::var_os(PREFIX) {
+        Some(given) => PathBuf::from(given),
+        None => stage().expect("failed to stage an install tree"),
+    })
+}
+
+/// A program of the tree under test.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
+    prefix().join("bin").join(name)
+}
+
+/// A command that runs a program of the tree under test, without any `BF_*` variable of the caller's.
+#[must_use]
+pub fn command(name: &str) -> Command {
+    let mut command = Command::new(program(name));
+    for (variable, _) in env::vars_os() {
+        if variable.to_string_lossy().starts_with("BF_") {
+            command.env_remove(variable);
+        }
+    }
+    command
+}
+
+/// The unpacked sources of `package`, one of the crates under this crate's feature `sources`.
+///
+/// # Errors
+///
+/// Cargo does not know the package, or cannot fetch it.
+pub fn source(package: &str) -> Result<PathBuf> {
+    source_in(&metadata(&["bf-tests/sources"])?, package)
+}
+
+fn source_in(metadata: &Metadata, package: &str) -> Result<PathBuf> {
+    let found = metadata.packages.iter().find(|candidate| candidate.name.as_str() == package);
+    let found = found.with_context(|| format!("no package {package} among the test sources"))?;
+    Ok(found.manifest_path.parent().context("manifest without a directory")?.into())
+}
+
+fn metadata(features: &[&str]) -> Result<Metadata> {
+    let mut command = MetadataCommand::new();
+    command.manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
+    if !features.is_empty() {
+        command.features(cargo_metadata::CargoOpt::SomeFeatures(features.iter().map(ToString::to_string).collect()));
+    }
+    Ok(command.exec()?)
+}
+
+fn stage() -> Result<PathBuf> {
+    let target: PathBuf = metadata(&[])?.target_directory.into();
+    fs::create_dir_all(&target)?;
+    let prefix = target.join("stage");
+    // Test processes run side by side; the first one of a nextest run brings the tree up to date for all of them.
+    let lock = File::create(target.join("stage.lock"))?;
+    lock.lock()?;
+    let stamp = target.join("stage.run");
+    let run = env::var("NEXTEST_RUN_ID").ok();
+    if run.is_some() && run == fs::read_to_string(&stamp).ok() {
+        return Ok(prefix);
+    }
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut install = Command::new(cargo);
+    install.args(["run", "--quiet", "--package", "xtask", "--", "install", "--debug", "--prefix"]).arg(&prefix);
+    install.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    ensure!(install.status()?.success(), "cargo xtask install failed");
+    if let Some(run) = run {
+        fs::write(stamp, run)?;
+    }
+    Ok(prefix)
+}

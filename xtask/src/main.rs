@@ -1,2 +1,43 @@
-//! Build system.
-fn main() {}
+//! The build system: `cargo xtask COMMAND`, one file a command.
+//!
+//! Comes in: the checkout. Goes out: an install tree, test results. It must never need anything installed beforehand
+//! but cargo itself: every command begins with [`deps::ensure`].
+#![forbid(unsafe_code)]
+
+mod demo;
+mod deps;
+mod dist;
+mod install;
+mod runtime_object;
+mod test;
+mod workspace;
+
+use anyhow::Result;
+use clap::Parser;
+
+use workspace::Workspace;
+
+/// Builds, installs, tests and shows bf.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+enum Command {
+    /// Compile a real program with bf-clang, run it and print the report.
+    Demo(demo::Args),
+    /// Run all tests.
+    Test(test::Args),
+    /// Build everything and lay out an install tree.
+    Install(install::Args),
+    /// Pack an install tree into an archive.
+    Dist(dist::Args),
+}
+
+fn main() -> Result<()> {
+    let command = Command::parse();
+    let workspace = Workspace::load()?;
+    match command {
+        Command::Demo(args) => demo::run(&workspace, &args),
+        Command::Test(args) => test::run(&workspace, &args),
+        Command::Install(args) => install::run(&workspace, &args),
+        Command::Dist(args) => dist::run(&workspace, &args),
+    }
+}

@@ -1,0 +1,139 @@
+//! The command that is run in the wrapper's place.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
+
+use crate::options::{self, Ours};
+use crate::response::{self, Word};
+use crate::scan::{Scan, scan};
+use crate::toolchain::{self, Compiler, Tree};
+use crate::{Error, Tool};
+
+/// Environment variable that carries our options to the pass, one a line.
+pub const PASS_OPTIONS: &str = "BF_PASS_OPTS";
+
+/// Between these two no option of ours is reported as unused, whatever the command turns out to do.
+const QUIET: [&str; 2] = ["--start-no-unused-arguments", "--end-no-unused-arguments"];
+
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The program to run.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Value of [`PASS_OPTIONS`]; `None`: not set.
+    pub pass_options: Option<OsString>,
+}
+
+impl Plan {
+    /// `program` with the user's arguments and nothing else.
+    #[must_use]
+    pub fn plain(program: PathBuf, args: Vec<OsString>) -> Self {
+        Self { program, args, pass_options: None }
+    }
+
+    /// As a line a shell would run.
+    #[must_use]
+    pub fn shell(&self) -> String {
+        let mut words = Vec::new();
+        if let Some(value) = &self.pass_options {
+            words.push(format!("{PASS_OPTIONS}={}", quote(value)));
+        }
+        words.push(quote(self.program.as_os_str()));
+        words.extend(self.args.iter().map(|arg| quote(arg)));
+        words.join(" ") + "\n"
+    }
+}
+
+fn quote(word: &OsStr) -> String {
+    // A word cannot hold NUL, the one thing the crate refuses.
+    let bytes = shlex::bytes::try_quote(word.as_bytes()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The compiler's command for these arguments of ours.
+///
+/// # Errors
+///
+/// An option of ours is wrong, or there is no compiler or no pass for it.
+pub fn compiler(tool: Tool, args: Vec<OsString>, tree: &Tree) -> Result<Plan, Error> {
+    let mut words = response::expand(args);
+    let ours = options::take(&mut words).map_err(|error| Error::Option(error, tool.name()))?;
+    let scan = scan(&words);
+    let compiler = toolchain::compiler(tool, tree)?;
+    if ours.disable || options::disabled_by_environment() || scan.not_gcc_like || scan.foreign_target {
+        let Compiler { program, mut first_args, .. } = compiler;
+        first_args.extend(words.into_iter().map(|word| word.given));
+        return Ok(Plan::plain(program, first_args));
+    }
+    assemble(compiler, &words, &ours, &scan, tree)
+}
+
+fn assemble(compiler: Compiler, words: &[Word], ours: &Ours, scan: &Scan, tree: &Tree) -> Result<Plan, Error> {
+    let mut args = compiler.first_args.clone();
+    if !scan.freestanding {
+        args.push(QUIET[0].into());
+        if !scan.has_pass {
+            args.push(joined("-fpass-plugin=", toolchain::pass(&compiler, tree)?.as_os_str()));
+        }
+        args.extend(["-D__BF__=1".into(), "-idirafter".into(), tree.include().into_os_string(), QUIET[1].into()]);
+    }
+    let runtime_at = scan.runtime_before.unwrap_or(words.len());
+    args.extend(words[..runtime_at].iter().map(|word| word.given.clone()));
+    args.extend(runtime(scan, tree));
+    args.extend(words[runtime_at..].iter().map(|word| word.given.clone()));
+    let pass_options = (!ours.options.is_empty()).then(|| ours.options.join(OsStr::new("\n")));
+    Ok(Plan { program: compiler.program, args, pass_options })
+}
+
+/// What links the runtime; empty if nothing is to be linked.
+fn runtime(scan: &Scan, tree: &Tree) -> Vec<OsString> {
+    // A static program without a C library is none that the runtime could live in.
+    if !scan.links || scan.relocatable || (scan.static_ && scan.no_libc) {
+        return Vec::new();
+    }
+    let lib = tree.lib();
+    let mut args: Vec<OsString> = vec![QUIET[0].into()];
+    if scan.language.is_some() {
+        args.extend(["-x".into(), "none".into()]);
+    }
+    if scan.static_ {
+        args.push(lib.join("bf_rt.o").into_os_string());
+    } else {
+        if scan.shared {
+            // Threads and exit handlers may still run instrumented code when the library is unloaded.
+            args.push("-Wl,-z,nodelete".into());
+        }
+        args.push("-Wl,--push-state,-Bdynamic,--no-as-needed".into());
+        args.push(lib.join("libbf_rt.so").into_os_string());
+        args.extend(["-Wl,--pop-state".into(), "-Xlinker".into(), "-rpath".into()]);
+        args.extend(["-Xlinker".into(), run_path(scan, lib.into_os_string())]);
+    }
+    if let (Some(language), true) = (&scan.language, scan.runtime_before.is_some()) {
+        args.extend(["-x".into(), language.into()]);
+    }
+    args.push(QUIET[1].into());
+    args
+}
+
+/// GNU ld takes `LD_RUN_PATH` only while no run path is given: with ours given, it must go in front of it.
+fn run_path(scan: &Scan, lib: OsString) -> OsString {
+    match env::var_os("LD_RUN_PATH") {
+        Some(users) if !scan.has_rpath && !users.is_empty() => joined_with(users, b":", &lib),
+        _ => lib,
+    }
+}
+
+fn joined(prefix: &str, value: &OsStr) -> OsString {
+    joined_with(prefix.into(), b"", value)
+}
+
+fn joined_with(first: OsString, between: &[u8], last: &OsStr) -> OsString {
+    let mut bytes = first.into_vec();
+    bytes.extend_from_slice(between);
+    bytes.extend_from_slice(last.as_bytes());
+    OsString::from_vec(bytes)
+}

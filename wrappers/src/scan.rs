@@ -1,0 +1,321 @@
+//! What the compiler will do with a command line: as much of the driver's own reading as decides where our options go.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::path::Path;
+
+use crate::response::Word;
+
+/// What was found out about a command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// It ends in a link.
+    pub links: bool,
+    /// `-shared`.
+    pub shared: bool,
+    /// `-static` or `-static-pie`, and not `-shared`.
+    pub static_: bool,
+    /// `-r`: the output is linked again, and gets its runtime then.
+    pub relocatable: bool,
+    /// `-nostdlib` or the like: the C library comes as an ordinary argument or not at all.
+    pub no_libc: bool,
+    /// `-ffreestanding` or a kernel: no C library under the code, so nothing is instrumented.
+    pub freestanding: bool,
+    /// Not the machine the runtime was built for.
+    pub foreign_target: bool,
+    /// Our pass is on the command line already.
+    pub has_pass: bool,
+    /// The user gave a run path.
+    pub has_rpath: bool,
+    /// Not a driver command (`-cc1`), or one of a driver with other options (`--driver-mode=cl`).
+    pub not_gcc_like: bool,
+    /// Where in the given words the runtime goes: before this one, or at the end. Everything after `--` is a file, and
+    /// the runtime must come before the C library.
+    pub runtime_before: Option<usize>,
+    /// The `-x` in force at that place; `None` if it is `none`.
+    pub language: Option<String>,
+}
+
+/// Options whose value is the next word.
+const SEPARATE: &[&str] = &[
+    "-A",
+    "-B",
+    "-D",
+    "-F",
+    "-G",
+    "-I",
+    "-J",
+    "-L",
+    "-MF",
+    "-MJ",
+    "-MQ",
+    "-MT",
+    "-T",
+    "-U",
+    "-V",
+    "-Xanalyzer",
+    "-Xarch_device",
+    "-Xarch_host",
+    "-Xassembler",
+    "-Xclang",
+    "-Xcuda-fatbinary",
+    "-Xcuda-ptxas",
+    "-Xlinker",
+    "-Xoffload-linker",
+    "-Xopenmp-target",
+    "-Xpreprocessor",
+    "-arch",
+    "-b",
+    "-current_version",
+    "-dumpdir",
+    "-e",
+    "-idirafter",
+    "-imacros",
+    "-imultilib",
+    "-include",
+    "-include-pch",
+    "-iprefix",
+    "-iquote",
+    "-isysroot",
+    "-isystem",
+    "-isystem-after",
+    "-iwithprefix",
+    "-iwithprefixbefore",
+    "-iwithsysroot",
+    "-l",
+    "-mllvm",
+    "-mmlir",
+    "-o",
+    "-resource-dir",
+    "-serialize-diagnostics",
+    "-target",
+    "-u",
+    "-working-directory",
+    "-x",
+    "-z",
+    "--assert",
+    "--config",
+    "--define-macro",
+    "--for-linker",
+    "--include-directory",
+    "--include-directory-after",
+    "--language",
+    "--library-directory",
+    "--output",
+    "--param",
+    "--resource",
+    "--sysroot",
+    "--undefine-macro",
+];
+
+/// Options that stop before the link, or do something else altogether.
+const NO_LINK: &[&str] = &[
+    "-c",
+    "-S",
+    "-E",
+    "-M",
+    "-MM",
+    "-fsyntax-only",
+    "-emit-ast",
+    "-module-file-info",
+    "-rewrite-objc",
+    "-rewrite-legacy-objc",
+    "-verify-pch",
+    "-extract-api",
+    "-emit-interface-stubs",
+    "-emit-merged-ifs",
+    "-dumpversion",
+    "-dumpmachine",
+    "-help",
+    "-ivfsstatcache",
+    "--analyze",
+    "--assemble",
+    "--compile",
+    "--dependencies",
+    "--user-dependencies",
+    "--preprocess",
+    "--precompile",
+    "--emit-static-lib",
+    "--help",
+    "--help-hidden",
+    "--version",
+];
+
+/// File name extensions of headers, which are precompiled.
+const HEADERS: &[&str] = &["h", "hh", "H", "hp", "hpp", "HPP", "hxx", "h++"];
+
+/// Reads a command line.
+#[must_use]
+pub fn scan(words: &[Word]) -> Scan {
+    let mut reader = Reader { links: true, hosted: true, ..Reader::default() };
+    let mut flat = words.iter().enumerate().flat_map(|(at, word)| word.words().iter().map(move |word| (at, word)));
+    while let Some((at, word)) = flat.next() {
+        let text = word.to_string_lossy();
+        let value = if !reader.only_files && SEPARATE.contains(&&*text) {
+            // A response file may hold an option and the next word its value.
+            let Some((_, value)) = flat.next() else { break };
+            Some(value.to_string_lossy())
+        } else {
+            None
+        };
+        reader.word(at, &text, value);
+    }
+    reader.finish()
+}
+
+#[derive(Default)]
+struct Reader {
+    scan: Scan,
+    links: bool,
+    hosted: bool,
+    static_: bool,
+    kernel: bool,
+    narrow: bool,
+    foreign: bool,
+    /// Inputs that are compiled or linked, and those that are headers.
+    inputs: usize,
+    headers: usize,
+    only_files: bool,
+    first: bool,
+    language: Option<String>,
+}
+
+impl Reader {
+    fn word(&mut self, at: usize, text: &str, value: Option<Cow<'_, str>>) {
+        let first = !std::mem::replace(&mut self.first, true);
+        if self.only_files || text == "-" || !text.starts_with('-') {
+            return self.input(at, text);
+        }
+        if let Some(value) = value {
+            return self.with_value(at, text, &value);
+        }
+        if NO_LINK.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
+            self.links = false;
+            return;
+        }
+        match text {
+            "--" => {
+                self.runtime_here(at);
+                self.only_files = true;
+            }
+            "-cc1" | "-cc1as" | "-cc1gen-reproducer" if first => self.scan.not_gcc_like = true,
+            "-shared" | "--shared" => self.scan.shared = true,
+            "-static" | "--static" | "-static-pie" | "--static-pie" => self.static_ = true,
+            "-r" => self.scan.relocatable = true,
+            "-nostdlib" | "--no-standard-libraries" | "-nodefaultlibs" | "-nolibc" => self.scan.no_libc = true,
+            "-ffreestanding" => self.hosted = false,
+            "-fhosted" | "-fno-freestanding" => self.hosted = true,
+            "-mcmodel=kernel" | "-mkernel" | "-fapple-kext" => self.kernel = true,
+            "-m16" | "-m32" | "-mx32" => self.narrow = true,
+            "-m64" => self.narrow = false,
+            _ => self.joined(at, text),
+        }
+    }
+
+    fn joined(&mut self, at: usize, text: &str) {
+        let after = |prefix| text.strip_prefix(prefix);
+        if let Some(list) = after("-Wl,") {
+            self.inputs += 1;
+            list.split(',').for_each(|word| self.linker(word));
+        } else if let Some(word) = after("--for-linker=") {
+            self.inputs += 1;
+            self.linker(word);
+        } else if let Some(library) = after("-l") {
+            self.library(at, library);
+        } else if let Some(language) = after("-x").or_else(|| after("--language=")) {
+            self.set_language(language);
+        } else if let Some(triple) = after("--target=") {
+            self.foreign = is_foreign(triple);
+        } else if let Some(mode) = after("--driver-mode=") {
+            self.links &= mode != "cpp";
+            self.scan.not_gcc_like |= !matches!(mode, "gcc" | "g++" | "cpp");
+        } else if let Some(plugin) = after("-fpass-plugin=") {
+            let name = Path::new(plugin).file_name().and_then(OsStr::to_str).unwrap_or_default();
+            self.scan.has_pass |= name.starts_with("libbf_pass");
+        } else if text == "-fmodule-header"
+            || text.starts_with("-fmodule-header=")
+            || text.starts_with("--autocomplete=")
+        {
+            self.links = false;
+        }
+    }
+
+    fn with_value(&mut self, at: usize, option: &str, value: &str) {
+        match option {
+            "-x" | "--language" => self.set_language(value),
+            "-target" => self.foreign = is_foreign(value),
+            "-l" => self.library(at, value),
+            "-Xlinker" | "--for-linker" => {
+                self.inputs += 1;
+                self.linker(value);
+            }
+            _ => {}
+        }
+    }
+
+    fn linker(&mut self, word: &str) {
+        match word {
+            "-r" | "-i" | "-Ur" | "--relocatable" => self.scan.relocatable = true,
+            "-shared" | "--shared" | "-Bshareable" => self.scan.shared = true,
+            _ => {
+                let name = word.trim_start_matches('-');
+                self.scan.has_rpath |= word.starts_with('-')
+                    && (name.starts_with("rpath") && !name.starts_with("rpath-link") || name == "R");
+            }
+        }
+    }
+
+    fn library(&mut self, at: usize, name: &str) {
+        self.inputs += 1;
+        if matches!(name, "c" | ":libc.so" | ":libc.so.6") {
+            self.runtime_here(at);
+        }
+    }
+
+    fn input(&mut self, at: usize, file: &str) {
+        self.inputs += 1;
+        let path = Path::new(file);
+        let header = match &self.language {
+            Some(language) => language.ends_with("-header"),
+            None => path.extension().and_then(OsStr::to_str).is_some_and(|extension| HEADERS.contains(&extension)),
+        };
+        self.headers += usize::from(header);
+        if matches!(path.file_name().and_then(OsStr::to_str), Some("libc.so" | "libc.so.6")) {
+            self.runtime_here(at);
+        }
+    }
+
+    fn set_language(&mut self, language: &str) {
+        self.language = (language != "none").then(|| language.to_owned());
+    }
+
+    fn runtime_here(&mut self, at: usize) {
+        if self.scan.runtime_before.is_none() {
+            self.scan.runtime_before = Some(at);
+            self.scan.language = self.language.clone();
+        }
+    }
+
+    fn finish(mut self) -> Scan {
+        if self.scan.runtime_before.is_none() {
+            self.scan.language = self.language;
+        }
+        self.scan.links = self.links && self.inputs > self.headers;
+        self.scan.static_ = self.static_ && !self.scan.shared;
+        self.scan.freestanding = !self.hosted || self.kernel;
+        self.scan.foreign_target = self.narrow || self.foreign;
+        self.scan
+    }
+}
+
+/// Whether `triple` is another machine or C library than the runtime's.
+fn is_foreign(triple: &str) -> bool {
+    let mut parts = triple.split('-');
+    let arch = match parts.next() {
+        Some("amd64") => "x86_64",
+        Some("arm64") => "aarch64",
+        other => other.unwrap_or_default(),
+    };
+    let rest: Vec<_> = parts.collect();
+    arch != std::env::consts::ARCH || !rest.contains(&"linux") || !matches!(rest.last(), Some(&("gnu" | "linux")))
+}

@@ -1,0 +1,122 @@
+//! Installs what is missing, without asking.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::workspace;
+
+/// A Debian package and a file that is there once it is installed.
+type Package = (&'static str, &'static str);
+
+/// To build, and to run the demonstration.
+const BUILD: &[Package] = &[
+    ("binutils", "/usr/bin/objcopy"),
+    ("clang-22", "/usr/bin/clang-22"),
+    ("g++", "/usr/bin/g++"),
+    ("libc6-dev", "/usr/include/stdio.h"),
+    ("llvm-22", "/usr/bin/llvm-ar-22"),
+    ("llvm-22-dev", "/usr/bin/llvm-config-22"),
+    ("llvm-22-dev", "/usr/lib/llvm-22/include/llvm/IR/PassManager.h"),
+];
+
+/// The second LLVM the pass is built and tested with.
+const LLVM_19: &[Package] = &[
+    ("clang-19", "/usr/bin/clang-19"),
+    ("llvm-19", "/usr/bin/llvm-ar-19"),
+    ("llvm-19-dev", "/usr/lib/llvm-19/include/llvm/IR/PassManager.h"),
+];
+
+/// What the end-to-end tests and the benchmarks drive.
+const TEST: &[Package] = &[
+    ("autoconf", "/usr/bin/autoconf"),
+    ("automake", "/usr/bin/automake"),
+    ("ccache", "/usr/bin/ccache"),
+    ("cmake", "/usr/bin/cmake"),
+    ("dpkg-dev", "/usr/bin/dpkg-source"),
+    ("flang-22", "/usr/bin/flang-22"),
+    ("libtool", "/usr/bin/libtoolize"),
+    ("lld-22", "/usr/bin/ld.lld-22"),
+    ("llvm-22-tools", "/usr/bin/FileCheck-22"),
+    ("make", "/usr/bin/make"),
+    ("ninja-build", "/usr/bin/ninja"),
+    ("valgrind", "/usr/bin/valgrind"),
+];
+
+/// How much of it all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Enough to build and install.
+    Build,
+    /// Everything.
+    Test,
+}
+
+/// Installs the missing packages: as root by itself, else with `sudo` if that asks nothing.
+///
+/// # Errors
+///
+/// Something required is missing and could not be installed; the message has the command that does it.
+pub fn ensure(need: Need) -> Result<()> {
+    let required: Vec<Package> = match need {
+        Need::Build => BUILD.to_vec(),
+        Need::Test => [BUILD, LLVM_19, TEST].concat(),
+    };
+    let missing = missing(&required);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let by_hand = format!("apt-get install --no-install-recommends {}", missing.join(" "));
+    let Some(mut root) = as_root() else {
+        bail!("these packages are missing and only root can install them:\n    sudo {by_hand}");
+    };
+    eprintln!("installing {}", missing.join(" "));
+    let mut update = root.apt_get();
+    // A source that cannot be reached must not keep the others from being used; the install says what is missing.
+    let _ = update.args(["update", "-qq"]).status();
+    let mut install = root.apt_get();
+    install.args(["install", "-qq", "--yes", "--no-install-recommends"]).args(&missing).stdout(Stdio::null());
+    workspace::run(&mut install).with_context(|| {
+        format!("failed to install the packages needed; by hand:\n    {by_hand}\nLLVM packages are also at https://apt.llvm.org")
+    })
+}
+
+/// Whether the second LLVM is there to build a pass for.
+pub fn has_llvm_19() -> bool {
+    missing(LLVM_19).is_empty()
+}
+
+fn missing(packages: &[Package]) -> Vec<&'static str> {
+    let mut names: Vec<_> =
+        packages.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(name, _)| *name).collect();
+    names.dedup();
+    names
+}
+
+/// How to become root.
+struct Root {
+    sudo: bool,
+}
+
+impl Root {
+    fn apt_get(&mut self) -> Command {
+        let mut command = if self.sudo { Command::new("sudo") } else { Command::new("env") };
+        if self.sudo {
+            command.arg("--non-interactive").arg("env");
+        }
+        command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=600"]);
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+fn as_root() -> Option<Root> {
+    let quiet = |program: &str, args: &[&str]| {
+        Command::new(program).args(args).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()
+    };
+    if quiet("id", &["-u"])?.stdout.trim_ascii() == b"0" {
+        return Some(Root { sudo: false });
+    }
+    quiet("sudo", &["--non-interactive", "true"])?.status.success().then_some(Root { sudo: true })
+}

@@ -1,0 +1,71 @@
+//! `test`: formatting, lints, licences, every test.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+
+use crate::deps::{self, Need};
+use crate::install;
+use crate::workspace::{self, Workspace};
+
+/// Arguments of `test`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Arguments for the test runner, for instance a filter.
+    #[arg(last = true)]
+    runner: Vec<String>,
+}
+
+/// Runs the command. The runner's own summary is the last thing printed.
+pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
+    deps::ensure(Need::Test)?;
+    step("formatting", workspace.cargo().args(["fmt", "--all", "--check"]))?;
+    // The lints build into the tests' own profile and directory, so that little is compiled twice.
+    step(
+        "lints",
+        workspace.cargo().args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    )?;
+    licences(workspace)?;
+
+    let prefix = workspace.target.join("stage");
+    eprintln!("== staging an install tree");
+    install::run(workspace, &install::Args { prefix: prefix.clone(), debug: true })?;
+
+    let llvm_19 = workspace.target.join("llvm19");
+    let mut pass_19 = runner(workspace, &prefix);
+    pass_19.args(["-p", "bf-pass", "--no-default-features", "--features", "llvm19", "--target-dir"]).arg(llvm_19);
+    step("tests of the pass for LLVM 19", &mut pass_19)?;
+    step("all tests", runner(workspace, &prefix).arg("--workspace").args(&args.runner))
+}
+
+/// `cargo nextest run` where it is installed, else `cargo test`.
+fn runner(workspace: &Workspace, prefix: &Path) -> Command {
+    let mut cargo = workspace.cargo();
+    if works(workspace.cargo().args(["nextest", "--version"])) {
+        cargo.args(["nextest", "run", "--no-fail-fast"]);
+    } else {
+        cargo.args(["test", "--no-fail-fast"]);
+    }
+    cargo.env(bf_tests::PREFIX, prefix);
+    cargo
+}
+
+/// `cargo deny check` on everything that needs no advisory database. It is run where it is installed; building it takes
+/// longer than all tests.
+fn licences(workspace: &Workspace) -> Result<()> {
+    if works(workspace.cargo().args(["deny", "--version"])) {
+        return step("licences", workspace.cargo().args(["deny", "check", "bans", "licenses", "sources"]));
+    }
+    eprintln!("== licences: not checked, cargo-deny is not installed (cargo install --locked cargo-deny)");
+    Ok(())
+}
+
+fn works(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+fn step(what: &str, command: &mut Command) -> Result<()> {
+    eprintln!("== {what}: {}", workspace::show(command));
+    workspace::run(command)
+}

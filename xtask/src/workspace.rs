@@ -1,0 +1,65 @@
+//! Where things are, and how cargo is called.
+
+use std::collections::HashMap;
+use std::env;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use cargo_metadata::{Message, MetadataCommand};
+
+/// The checkout and its target directory.
+pub struct Workspace {
+    /// Top of the checkout.
+    pub root: PathBuf,
+    /// Cargo's target directory, `CARGO_TARGET_DIR` honoured.
+    pub target: PathBuf,
+}
+
+impl Workspace {
+    /// Asks cargo.
+    pub fn load() -> Result<Self> {
+        let mut command = MetadataCommand::new();
+        command.manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")).no_deps();
+        let metadata = command.exec()?;
+        Ok(Self { root: metadata.workspace_root.into(), target: metadata.target_directory.into() })
+    }
+
+    /// A cargo command in the checkout.
+    pub fn cargo(&self) -> Command {
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(&self.root);
+        cargo
+    }
+
+    /// Runs `cargo build` with these arguments and returns the files it made, by file name.
+    pub fn build(&self, args: &[&str], target: &Path) -> Result<HashMap<String, PathBuf>> {
+        let mut cargo = self.cargo();
+        cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics", "--target-dir"]).arg(target);
+        cargo.args(args).stdout(Stdio::piped());
+        let mut child = cargo.spawn().context("failed to run cargo")?;
+        let mut files = HashMap::new();
+        for message in Message::parse_stream(BufReader::new(child.stdout.take().context("no stdout")?)) {
+            if let Message::CompilerArtifact(artifact) = message? {
+                let made = artifact.filenames.into_iter().chain(artifact.executable);
+                files.extend(made.filter_map(|file| Some((file.file_name()?.to_owned(), file.into()))));
+            }
+        }
+        ensure!(child.wait()?.success(), "cargo build {} failed", args.join(" "));
+        Ok(files)
+    }
+}
+
+/// Runs a command whose output is for the user.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("failed to run {}", show(command)))?;
+    ensure!(status.success(), "{} failed: {status}", show(command));
+    Ok(())
+}
+
+/// A command as its user would type it.
+pub fn show(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
