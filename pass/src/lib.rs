@@ -1,1 +1,215 @@
-//! To be written.
+//! The LLVM plugin: a module in, an instrumented module out.
+//!
+//! It runs last in the optimiser, when the loads and stores left are those the machine will make, and adds to each the
+//! recording that [`bf_abi`] describes. It must never change what the program computes, and never look at anything but
+//! the module and its own options: the same input gives the same output, bit for bit.
+
+mod access;
+mod attributes;
+mod emit;
+mod libc;
+mod llvm;
+mod names;
+mod options;
+mod segment;
+mod tables;
+mod vector;
+
+use core::ffi::{c_char, c_void};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bf_abi::MODULE_FLAG;
+
+use crate::llvm::{Instruction, LLVMModuleRef, Module, Value};
+use crate::options::Options;
+
+#[cfg(not(any(feature = "llvm22", feature = "llvm19")))]
+compile_error!("bf-pass needs one of the features `llvm22` (default) and `llvm19`");
+
+/// What LLVM's plugin loader asks for: `llvm::PassPluginLibraryInfo`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PassPluginLibraryInfo {
+    api_version: u32,
+    name: *const c_char,
+    version: *const c_char,
+    register: Option<unsafe extern "C" fn(*mut c_void)>,
+    /// Added by version 2 of the interface.
+    #[cfg(feature = "llvm22")]
+    before_code_generation: Option<unsafe extern "C" fn()>,
+}
+
+unsafe extern "C" {
+    fn bf_shim_register(pass_builder: *mut c_void);
+}
+
+/// The plugin's entry point.
+#[unsafe(no_mangle)]
+pub const extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
+    PassPluginLibraryInfo {
+        api_version: if cfg!(feature = "llvm22") { 2 } else { 1 },
+        name: c"bf".as_ptr(),
+        version: c"0.1.0".as_ptr(),
+        register: Some(bf_shim_register),
+        #[cfg(feature = "llvm22")]
+        before_code_generation: None,
+    }
+}
+
+/// Instruments a module; called by the C++ shim. Returns whether the module changed.
+///
+/// # Safety
+/// The module is live and nobody else uses it during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_pass_run(module: LLVMModuleRef) -> bool {
+    // SAFETY:
+    // - the caller's promise is the one `Module::new` asks for; no handle outlives this call.
+    let module = unsafe { Module::new(module) };
+    match catch_unwind(AssertUnwindSafe(|| run(module))) {
+        Ok(Ok(changed)) => changed,
+        Ok(Err(message)) => {
+            module.error(&format!("bf: {message}"));
+            false
+        }
+        Err(_) => {
+            module.error("bf: the pass failed; please report the message above");
+            true
+        }
+    }
+}
+
+/// What was done to a module.
+#[derive(Default)]
+struct Counts {
+    functions: usize,
+    segments: usize,
+    accesses: usize,
+}
+
+fn run(module: Module) -> Result<bool, String> {
+    let options = Options::from_environment()?;
+    if options.disable || !is_supported(&module.triple(), &module.data_layout()) || module.flag(MODULE_FLAG).is_some() {
+        return Ok(false);
+    }
+    module.set_flag(MODULE_FLAG, 1);
+    let counts = instrument(module, &options);
+    attributes::relax(module);
+    if options.verbose {
+        let Counts { functions, segments, accesses } = counts;
+        let name = module.source_name();
+        eprintln!("bf: {name}: {functions} functions, {segments} segments, {accesses} accesses");
+    }
+    Ok(true)
+}
+
+/// Whether the target has the thread-local storage and the word size that the recording needs: 64-bit ELF on x86-64 or
+/// little-endian AArch64. Everything else, code for accelerators among it, is left as it is.
+fn is_supported(triple: &str, data_layout: &str) -> bool {
+    let architecture = triple.split('-').next().unwrap_or_default();
+    let other = ["windows", "apple", "darwin", "macos", "uefi", "cygwin", "x32", "ilp32"];
+    matches!(architecture, "x86_64" | "amd64" | "aarch64" | "arm64")
+        && !other.iter().any(|part| triple.contains(part))
+        && data_layout.contains("m:e")
+        && !data_layout.contains("p:32")
+}
+
+fn instrument(module: Module, options: &Options) -> Counts {
+    let builder = module.builder();
+    let cutter = segment::Cutter::new(module, builder.mark_kind());
+    let skipped = resolvers(module);
+    let functions: Vec<_> = module
+        .functions()
+        .filter(|function| !skipped.contains(function) && is_eligible(*function, &cutter))
+        .filter(|function| is_wanted(&function.name(), options))
+        .collect();
+    let mut counts = Counts { functions: functions.len(), ..Counts::default() };
+    if functions.is_empty() {
+        return counts;
+    }
+    let mut tables = tables::Tables::new(module);
+    let emitter = emit::Emitter::new(module, module.builder());
+    for function in &functions {
+        let segments = cutter.segments(*function);
+        if !segments.is_empty() {
+            emitter.keep_allocas_in_entry(*function);
+        }
+        for segment in &segments {
+            let header = tables.segment(segment);
+            emitter.segment(*function, segment, header);
+            counts.accesses += segment.accesses.iter().map(|(_, access)| access.entries().count()).sum::<usize>();
+        }
+        counts.segments += segments.len();
+    }
+    visible_names(module, &functions).into_iter().for_each(|name| tables.add_function(name));
+    tables.finish(options, &builder);
+    counts
+}
+
+/// The names under which other modules can call the instrumented functions.
+fn visible_names(module: Module, functions: &[Value]) -> Vec<String> {
+    let instrumented: HashSet<_> = functions.iter().copied().collect();
+    let other_names = module.aliases().filter(|(_, aliasee)| instrumented.contains(aliasee)).map(|(alias, _)| alias);
+    let chosen_at_start = module.ifuncs().map(|(ifunc, _)| ifunc);
+    let all = functions.iter().copied().chain(other_names).chain(chosen_at_start);
+    all.filter(|each| !each.is_local()).map(Value::name).collect()
+}
+
+fn is_wanted(name: &str, options: &Options) -> bool {
+    (options.include.is_empty() || options.include.matches(name)) && !options.exclude.matches(name)
+}
+
+/// Whether a function can be instrumented at all.
+fn is_eligible(function: Value, cutter: &segment::Cutter) -> bool {
+    /// Interrupt handlers have no business in thread-local storage.
+    const X86_INTERRUPT: u32 = 83;
+    let has = |attribute| function.has_attribute(Module::attribute_kind(attribute));
+    let has_funclets =
+        || function.blocks().flat_map(llvm::Block::instructions).any(|each| each.instruction() == Instruction::EhPad);
+    !function.is_declaration()
+        && !function.is_available_externally()
+        && !has("naked")
+        && !has("presplitcoroutine")
+        && function.calling_convention() != X86_INTERRUPT
+        && !segment::is_runtime(&function.name())
+        && cutter.classifier.libc.of(function).is_none()
+        && !has_funclets()
+}
+
+/// Resolvers of indirect functions and what they call: they run while the program is being relocated, before there is
+/// thread-local storage.
+fn resolvers(module: Module) -> HashSet<Value> {
+    let mut found = HashSet::new();
+    let mut open: Vec<_> = module.ifuncs().filter_map(|(_, resolver)| resolver.as_function()).collect();
+    while let Some(function) = open.pop() {
+        if !found.insert(function) {
+            continue;
+        }
+        let instructions = function.blocks().flat_map(llvm::Block::instructions);
+        let calls = instructions.filter(|each| each.instruction() == Instruction::Call);
+        open.extend(calls.filter_map(|call| call.callee().as_function()));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_64_bit_elf_is_supported() {
+        let elf = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128";
+        assert!(is_supported("x86_64-pc-linux-gnu", elf));
+        assert!(is_supported("aarch64-unknown-linux-gnu", "e-m:e-p270:32:32-i8:8:32-i16:16:32-n32:64-S128-Fn32"));
+        for (triple, layout) in [
+            ("i386-pc-linux-gnu", "e-m:e-p:32:32-p270:32:32"),
+            ("x86_64-pc-linux-gnux32", "e-m:e-p:32:32-p270:32:32"),
+            ("x86_64-pc-windows-msvc", "e-m:w-p270:32:32-i64:64"),
+            ("arm64-apple-macosx14.0.0", "e-m:o-i64:64"),
+            ("nvptx64-nvidia-cuda", "e-i64:64-i128:128-v16:16-n16:32:64"),
+            ("aarch64_be-unknown-linux-gnu", "E-m:e-i8:8:32"),
+        ] {
+            assert!(!is_supported(triple, layout), "{triple}");
+        }
+    }
+}

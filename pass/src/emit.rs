@@ -1,0 +1,127 @@
+//! Writes the recording of a segment into its function: reservation, header, and a word before each access.
+//!
+//! The words are addressed from the end of the reservation, which is the new cursor: then one value is live through a
+//! segment, and the slow path has one value to give back.
+
+use core::mem::{offset_of, size_of};
+use std::ffi::CString;
+
+use bf_abi::{FLUSH_SYMBOL, Op, TLS_SYMBOL, Tls};
+
+use crate::access::{Access, Length};
+use crate::llvm::{Builder, Instruction, Module, Predicate, Type, Value};
+use crate::segment::Segment;
+
+/// Bytes of a word.
+const WORD: u64 = size_of::<u64>() as u64;
+
+/// What emission needs of a module; declares the runtime's symbols when it is made.
+pub(crate) struct Emitter {
+    module: Module,
+    builder: Builder,
+    tls: Value,
+    flush: (Value, Type),
+    word: Type,
+    pointer: Type,
+}
+
+impl Emitter {
+    pub(crate) fn new(module: Module, builder: Builder) -> Self {
+        let (word, pointer) = (module.int_type(64), module.pointer_type());
+        let name = |symbol| CString::new(symbol).unwrap_or_default();
+        let tls = module.thread_local(&name(TLS_SYMBOL), module.struct_type(&[word, word, word.array(6)]));
+        let flush_type = module.function_type(Some(pointer), &[word]);
+        let flush = module.function(&name(FLUSH_SYMBOL), flush_type);
+        for attribute in ["nounwind", "cold"] {
+            flush.add_attribute(module, Module::attribute_kind(attribute));
+        }
+        Self { module, builder, tls, flush: (flush, flush_type), word, pointer }
+    }
+
+    /// Makes room for splitting the entry block: an alloca of fixed size outside the entry block would count as one of
+    /// variable size.
+    pub(crate) fn keep_allocas_in_entry(&self, function: Value) {
+        let Some(entry) = function.blocks().next() else { return };
+        let mut others = entry.instructions().skip_while(|each| each.instruction() == Instruction::Alloca);
+        let Some(first) = others.next() else { return };
+        let fixed = |each: &Value| {
+            each.instruction() == Instruction::Alloca && each.operand(0).as_constant_int().is_some()
+        };
+        let late: Vec<_> = others.filter(fixed).collect();
+        for alloca in late {
+            self.builder.before(first, function);
+            self.builder.move_here(alloca);
+        }
+    }
+
+    /// Writes one segment, whose static description is `header`.
+    pub(crate) fn segment(&self, function: Value, segment: &Segment, header: Value) {
+        let end = self.reserve(function, segment);
+        let slot = |word: u32| {
+            let back = (u64::from(segment.words) - u64::from(word)) * WORD;
+            self.builder.offset(end, self.module.int(64, back.wrapping_neg()))
+        };
+        self.builder.store(header, slot(0));
+        let mut word = 1;
+        for (instruction, access) in &segment.accesses {
+            self.builder.before(*instruction, function);
+            for (at, value) in (word..).zip(self.words(access)) {
+                self.builder.store(value, slot(at));
+            }
+            word += access.words();
+        }
+    }
+
+    /// Reserves the segment's words; returns the cursor behind them and leaves the builder at the segment's start.
+    fn reserve(&self, function: Value, segment: &Segment) -> Value {
+        let (module, builder) = (self.module, &self.builder);
+        let constant = |value: u64| module.int(64, value);
+        let bytes = constant(u64::from(segment.words) * WORD);
+        builder.before(segment.start, function);
+        let tls = builder.intrinsic("llvm.threadlocal.address", &[self.pointer], &[self.tls]);
+        let limit_address = builder.offset(tls, constant(offset_of!(Tls, limit) as u64));
+        let end = builder.offset(builder.load(self.pointer, tls), bytes);
+        let limit = builder.load(self.pointer, limit_address);
+        let full = builder.compare(Predicate::LLVMIntUGT, end, limit);
+        let head = segment.start.block();
+        let rare = builder.split(full, segment.start);
+        builder.before(rare, function);
+        builder.at_location_of(segment.start, function);
+        let fresh = builder.call(self.flush.0, self.flush.1, &[constant(segment.words.into())]);
+        let fresh_end = builder.offset(fresh, bytes);
+        builder.before(segment.start, function);
+        let end = builder.phi(self.pointer, [(end, head), (fresh_end, rare.block())]);
+        builder.store(end, tls);
+        end
+    }
+
+    /// The values of an access's words.
+    fn words(&self, access: &Access) -> Vec<Value> {
+        match access {
+            Access::One { address, .. } => vec![*address],
+            Access::Range { address, length, .. } => vec![*address, self.length(*length)],
+            Access::Copy { to, from, length } => vec![*to, *from, self.length(*length)],
+            // One value that fills all the words.
+            Access::Lanes(lanes) => vec![lanes.words(self.module, &self.builder)],
+        }
+    }
+
+    fn length(&self, length: Length) -> Value {
+        let (module, builder) = (self.module, &self.builder);
+        let constant = |value: u64| module.int(64, value);
+        match length {
+            Length::Constant(bytes) => constant(bytes),
+            Length::Times { count, unit } => builder.mul(builder.zero_extend(count, self.word), constant(unit)),
+            Length::Scalable { unit } => builder.mul(builder.intrinsic("llvm.vscale", &[self.word], &[]), constant(unit)),
+            Length::Active { mask, unit } => {
+                let wide = mask.ty().with_element(module.int_type(32));
+                let ones = builder.zero_extend(mask, wide);
+                let count = builder.intrinsic("llvm.vector.reduce.add", &[wide], &[ones]);
+                builder.mul(builder.zero_extend(count, self.word), constant(unit))
+            }
+        }
+    }
+}
+
+// Words are one per value in every access but lanes, whose single value fills all of them.
+const _: () = assert!(Op::Load.words() == 1 && Op::LoadRange.words() == 2 && Op::Copy.words() == 3);

@@ -1,0 +1,181 @@
+//! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
+//! `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
+//!
+//! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, whose words are
+//! separated by white space, and `BF_PASS_OPTS`, which the wrapper fills from its command line, one option a line.
+
+use std::{env, fs};
+
+use crate::names::Patterns;
+
+/// Set by the wrapper for the compiler it runs; options separated by newlines.
+const WRAPPER_VARIABLE: &str = "BF_PASS_OPTS";
+/// Set by the user; options separated by white space.
+const USER_VARIABLE: &str = "BF_OPTS";
+/// How deep `@file` may lead into further files.
+const MAX_DEPTH: u32 = 8;
+
+/// What the options ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// Only functions that match; empty: all.
+    pub(crate) include: Patterns,
+    /// Not the functions that match, even if they are included.
+    pub(crate) exclude: Patterns,
+    /// Line sizes, bytes, ascending, none twice; empty: the runtime's default.
+    pub(crate) line_sizes: Vec<u32>,
+    /// 0: the runtime's default.
+    pub(crate) max_set_bits: u32,
+    /// 0: the runtime's default.
+    pub(crate) max_ways: u32,
+    /// One line per module on stderr.
+    pub(crate) verbose: bool,
+    /// Leave modules as they are.
+    pub(crate) disable: bool,
+}
+
+impl Options {
+    /// What the environment asks for: the user's options, then the wrapper's. The last of two settings holds; patterns
+    /// and line sizes add up.
+    pub(crate) fn from_environment() -> Result<Self, String> {
+        let mut options = Self::default();
+        let variable = |name| env::var_os(name).unwrap_or_default().to_string_lossy().into_owned();
+        for option in variable(USER_VARIABLE).split_whitespace() {
+            options.take(option, 0)?;
+        }
+        for option in variable(WRAPPER_VARIABLE).lines().filter(|line| !line.trim().is_empty()) {
+            options.take(option.trim(), 0)?;
+        }
+        options.line_sizes.sort_unstable();
+        options.line_sizes.dedup();
+        Ok(options)
+    }
+
+    fn take(&mut self, option: &str, depth: u32) -> Result<(), String> {
+        if let Some(path) = option.strip_prefix('@') {
+            let content = read(path, depth)?;
+            return content.split_whitespace().try_for_each(|option| self.take(option, depth + 1));
+        }
+        let stripped = option.strip_prefix("--").or_else(|| option.strip_prefix('-')).unwrap_or_default();
+        let (name, value) = stripped.split_once('=').map_or((stripped, None), |(name, value)| (name, Some(value)));
+        let wanted = || value.filter(|value| !value.is_empty()).ok_or_else(|| format!("`{option}` needs a value"));
+        let alone = || match value {
+            None => Ok(true),
+            Some(_) => Err(format!("`-{name}` takes no value")),
+        };
+        match name {
+            "bf-include" => self.include.add(&list(wanted()?, depth)?)?,
+            "bf-exclude" => self.exclude.add(&list(wanted()?, depth)?)?,
+            "bf-line-size" => {
+                for size in wanted()?.split(',') {
+                    self.line_sizes.push(line_size(size)?);
+                }
+            }
+            "bf-max-set-bits" => self.max_set_bits = number(name, wanted()?, 24)?,
+            "bf-max-ways" => self.max_ways = number(name, wanted()?, 255)?,
+            "bf-verbose" => self.verbose = alone()?,
+            "bf-disable" => self.disable = alone()?,
+            _ => return Err(format!("unknown option `{option}`")),
+        }
+        Ok(())
+    }
+}
+
+fn read(path: &str, depth: u32) -> Result<String, String> {
+    if depth >= MAX_DEPTH {
+        return Err(format!("`@{path}`: files nest deeper than {MAX_DEPTH}"));
+    }
+    fs::read_to_string(path).map_err(|error| format!("cannot read `{path}`: {error}"))
+}
+
+/// A list of patterns, or the lines of `@file`.
+fn list(value: &str, depth: u32) -> Result<String, String> {
+    match value.strip_prefix('@') {
+        Some(path) => {
+            let content = read(path, depth)?;
+            Ok(content.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(","))
+        }
+        None => Ok(value.to_owned()),
+    }
+}
+
+fn line_size(text: &str) -> Result<u32, String> {
+    text.parse::<u32>()
+        .ok()
+        .filter(|size| size.is_power_of_two() && (8..=1 << 30).contains(size))
+        .ok_or_else(|| format!("`-bf-line-size`: `{text}` is no power of two from 8 to 2^30"))
+}
+
+fn number(name: &str, text: &str, most: u32) -> Result<u32, String> {
+    text.parse::<u32>()
+        .ok()
+        .filter(|number| (1..=most).contains(number))
+        .ok_or_else(|| format!("`-{name}`: `{text}` is no whole number from 1 to {most}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(options: &[&str]) -> Result<Options, String> {
+        let mut parsed = Options::default();
+        options.iter().try_for_each(|option| parsed.take(option, 0))?;
+        Ok(parsed)
+    }
+
+    #[test]
+    fn reads_every_option() {
+        let options = parse(&[
+            "-bf-line-size=64,128",
+            "--bf-line-size=32",
+            "-bf-max-set-bits=20",
+            "-bf-max-ways=128",
+            "-bf-verbose",
+            "-bf-disable",
+            "-bf-include=main,f*",
+            "-bf-exclude=free",
+        ])
+        .unwrap();
+        assert_eq!(options.line_sizes, [64, 128, 32]);
+        assert_eq!((options.max_set_bits, options.max_ways), (20, 128));
+        assert!(options.verbose && options.disable);
+        assert!(options.include.matches("foo") && !options.include.matches("go"));
+        assert!(options.exclude.matches("free"));
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_understand() {
+        for (option, complaint) in [
+            ("-bf-lines=64", "unknown option `-bf-lines=64`"),
+            ("bf-verbose", "unknown option `bf-verbose`"),
+            ("-bf-line-size=48", "`-bf-line-size`: `48` is no power of two from 8 to 2^30"),
+            ("-bf-line-size=", "`-bf-line-size=` needs a value"),
+            ("-bf-max-ways=256", "`-bf-max-ways`: `256` is no whole number from 1 to 255"),
+            ("-bf-max-set-bits=0", "`-bf-max-set-bits`: `0` is no whole number from 1 to 24"),
+            ("-bf-disable=no", "`-bf-disable` takes no value"),
+            ("-bf-include", "`-bf-include` needs a value"),
+        ] {
+            assert_eq!(parse(&[option]).unwrap_err(), complaint);
+        }
+    }
+
+    #[test]
+    fn files_hold_options_and_lists() {
+        let folder = tempfile::tempdir().unwrap();
+        let (options, list) = (folder.path().join("options"), folder.path().join("list"));
+        fs::write(&list, "main\n\nstd::vector<int, std::allocator<int>>::*\n").unwrap();
+        fs::write(&options, format!("-bf-max-ways=8\n-bf-include=@{}\n", list.display())).unwrap();
+        let parsed = parse(&[&format!("@{}", options.display())]).unwrap();
+        assert_eq!(parsed.max_ways, 8);
+        assert!(parsed.include.matches("main"));
+        assert!(parsed.include.matches("_ZNSt6vectorIiSaIiEE9push_backERKi"));
+    }
+
+    #[test]
+    fn a_file_that_names_itself_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("options");
+        fs::write(&file, format!("@{}", file.display())).unwrap();
+        assert!(parse(&[&format!("@{}", file.display())]).unwrap_err().ends_with("files nest deeper than 8"));
+    }
+}

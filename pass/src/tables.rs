@@ -1,0 +1,146 @@
+//! The static tables of a module: segments and names in, LLVM constants in the layout of [`bf_abi`] out.
+
+use core::mem::size_of;
+use std::collections::HashMap;
+use std::ffi::CString;
+
+use bf_abi::{ABI_VERSION, REGISTER_SYMBOL};
+
+use crate::llvm::{Builder, Module, Type, Value};
+use crate::options::Options;
+use crate::segment::Segment;
+
+/// Priority of the constructor that registers the module: before those that programs can ask for.
+const PRIORITY: i32 = 1;
+
+/// The tables while they grow.
+pub(crate) struct Tables {
+    module: Module,
+    global: Value,
+    ty: Type,
+    functions: Vec<String>,
+    callees: Vec<String>,
+    callee_numbers: HashMap<String, u32>,
+}
+
+impl Tables {
+    pub(crate) fn new(module: Module) -> Self {
+        let ty = module_type(module);
+        let global = module.add_private(c"bf.module", ty);
+        let (functions, callees) = (Vec::new(), Vec::new());
+        Self { module, global, ty, functions, callees, callee_numbers: HashMap::new() }
+    }
+
+    /// Adds the name of an instrumented function.
+    pub(crate) fn add_function(&mut self, name: String) {
+        self.functions.push(name);
+    }
+
+    /// Number of instrumented functions the linker can see.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// The static description of a segment: a [`bf_abi::Segment`] with its entries behind it.
+    pub(crate) fn segment(&mut self, segment: &Segment) -> Value {
+        let callee = segment.callee.map_or(0, |callee| self.callee_number(callee.name()));
+        let number = |value: u32| self.module.int(32, value.into());
+        let entries: Vec<_> =
+            segment.accesses.iter().flat_map(|(_, access)| access.entries()).map(number).collect();
+        let fields = [
+            number(0),
+            number(entries.len() as u32),
+            number(segment.words),
+            number(callee),
+            self.global,
+            self.module.array_of(self.module.int_type(32), &entries),
+        ];
+        let value = self.module.struct_of(&fields);
+        let global = self.module.add_private(c"bf.segment", value.ty());
+        global.set_initializer(value);
+        global
+    }
+
+    fn callee_number(&mut self, name: String) -> u32 {
+        *self.callee_numbers.entry(name).or_insert_with_key(|name| {
+            self.callees.push(name.clone());
+            self.callees.len() as u32
+        })
+    }
+
+    /// Completes the [`bf_abi::Module`] and adds a constructor that registers it.
+    pub(crate) fn finish(self, options: &Options, builder: &Builder) {
+        let module = self.module;
+        let number = |value: u32| module.int(32, value.into());
+        let sizes: Vec<_> = options.line_sizes.iter().map(|size| number(*size)).collect();
+        let sizes_address = if sizes.is_empty() {
+            module.null(module.pointer_type())
+        } else {
+            self.constant(module.array_of(module.int_type(32), &sizes))
+        };
+        let zeros: Vec<_> = core::iter::repeat_n(number(0), 5).collect();
+        let fields = [
+            number(size_of::<bf_abi::Module>() as u32),
+            number(ABI_VERSION),
+            self.names(&[module.source_name()]),
+            self.names(&self.functions),
+            self.names(&self.callees),
+            number(self.functions.len() as u32),
+            number(self.callees.len() as u32),
+            sizes_address,
+            number(sizes.len() as u32),
+            number(options.max_set_bits),
+            number(options.max_ways),
+            module.array_of(module.int_type(32), &zeros),
+        ];
+        let value = module.struct_of(&fields);
+        debug_assert!(value.ty() == self.ty);
+        self.global.set_initializer(value);
+        self.register(builder);
+    }
+
+    /// Names one after the other, each NUL-terminated.
+    fn names(&self, names: &[String]) -> Value {
+        let bytes: Vec<u8> = names.iter().flat_map(|name| name.bytes().chain([0])).collect();
+        self.constant(self.module.bytes(&bytes))
+    }
+
+    fn constant(&self, value: Value) -> Value {
+        let global = self.module.add_private(c"bf.names", value.ty());
+        global.set_initializer(value);
+        global.set_constant();
+        global
+    }
+
+    fn register(&self, builder: &Builder) {
+        let module = self.module;
+        let ty = module.function_type(None, &[module.pointer_type()]);
+        let register = module.function(&CString::new(REGISTER_SYMBOL).unwrap_or_default(), ty);
+        let constructor = module.add_internal_function(c"bf.register", module.function_type(None, &[]));
+        constructor.add_attribute(module, Module::attribute_kind("nounwind"));
+        builder.in_new_entry(constructor);
+        builder.call(register, ty, &[self.global]);
+        builder.return_void();
+        module.add_constructor(constructor, PRIORITY);
+        module.keep(self.global);
+    }
+}
+
+/// The type of a [`bf_abi::Module`].
+fn module_type(module: Module) -> Type {
+    let (number, pointer) = (module.int_type(32), module.pointer_type());
+    module.struct_type(&[
+        number,
+        number,
+        pointer,
+        pointer,
+        pointer,
+        number,
+        number,
+        pointer,
+        number,
+        number,
+        number,
+        number.array(5),
+    ])
+}
