@@ -13,11 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use anyhow::{Context as _, Result, ensure};
-use cargo_metadata::{Metadata, MetadataCommand};
-
-/// Environment variable that names the install tree under test; `cargo xtask test` sets it.
-pub const PREFIX: &str = "BF_PREFIX";
+use anyhow::{Result, ensure};
+use xtask::workspace::{PREFIX, Workspace};
 
 /// The install tree under test: [`PREFIX`] if set, else one staged in the target directory, brought up to date once per
 /// test run.
@@ -58,27 +55,13 @@ pub fn command(name: &str) -> Command {
 ///
 /// Cargo does not know the package, or cannot fetch it.
 pub fn source(package: &str) -> Result<PathBuf> {
-    source_in(&metadata(&["bf-tests/sources"])?, package)
-}
-
-fn source_in(metadata: &Metadata, package: &str) -> Result<PathBuf> {
-    let found = metadata.packages.iter().find(|candidate| candidate.name.as_str() == package);
-    let found = found.with_context(|| format!("no package {package} among the test sources"))?;
-    Ok(found.manifest_path.parent().context("manifest without a directory")?.into())
-}
-
-fn metadata(features: &[&str]) -> Result<Metadata> {
-    let mut command = MetadataCommand::new();
-    command.manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
-    if !features.is_empty() {
-        command.features(cargo_metadata::CargoOpt::SomeFeatures(features.iter().map(ToString::to_string).collect()));
-    }
-    Ok(command.exec()?)
+    Workspace::load()?.source(package)
 }
 
 fn stage() -> Result<PathBuf> {
-    let target: PathBuf = metadata(&[])?.target_directory.into();
-    fs::create_dir_all(&target)?;
+    let workspace = Workspace::load()?;
+    let target = &workspace.target;
+    fs::create_dir_all(target)?;
     let prefix = target.join("stage");
     // Test processes run side by side; the first one of a nextest run brings the tree up to date for all of them.
     let lock = File::create(target.join("stage.lock"))?;
@@ -88,10 +71,8 @@ fn stage() -> Result<PathBuf> {
     if run.is_some() && run == fs::read_to_string(&stamp).ok() {
         return Ok(prefix);
     }
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut install = Command::new(cargo);
+    let mut install = workspace.cargo();
     install.args(["run", "--quiet", "--package", "xtask", "--", "install", "--debug", "--prefix"]).arg(&prefix);
-    install.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     ensure!(install.status()?.success(), "cargo xtask install failed");
     if let Some(run) = run {
         fs::write(stamp, run)?;

@@ -8,7 +8,7 @@ use fs_err as fs;
 
 use crate::deps::{self, Need};
 use crate::install;
-use crate::workspace::{self, Workspace};
+use xtask::workspace::{self, Workspace};
 
 /// Arguments of `demo`.
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         fs::remove_dir_all(&dir)?;
     }
     fs::create_dir_all(&dir)?;
-    let sqlite = bf_tests::source("libsqlite3-sys")?.join("sqlite3");
+    let sqlite = workspace.source("libsqlite3-sys")?.join("sqlite3");
     for (from, to) in [
         (sqlite.join("sqlite3.c"), "sqlite3.c"),
         (sqlite.join("sqlite3.h"), "sqlite3.h"),

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::workspace;
+use xtask::workspace;
 
 /// A Debian package and a file that is there once it is installed.
 type Package = (&'static str, &'static str);

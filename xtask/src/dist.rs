@@ -6,7 +6,7 @@ use anyhow::Result;
 use fs_err::File;
 
 use crate::install;
-use crate::workspace::Workspace;
+use xtask::workspace::Workspace;
 
 /// Compression level: small, at some seconds.
 const LEVEL: i32 = 19;

@@ -11,7 +11,7 @@ use fs_err as fs;
 
 use crate::deps::{self, Need};
 use crate::runtime_object;
-use crate::workspace::{self, Workspace};
+use xtask::workspace::{self, Workspace};
 
 /// Arguments of `install`.
 #[derive(clap::Args)]

@@ -10,12 +10,11 @@ mod dist;
 mod install;
 mod runtime_object;
 mod test;
-mod workspace;
 
 use anyhow::Result;
 use clap::Parser;
 
-use workspace::Workspace;
+use xtask::workspace::Workspace;
 
 /// Builds, installs, tests and shows bf.
 #[derive(Parser)]

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use fs_err as fs;
 
-use crate::workspace;
+use xtask::workspace;
 
 /// Links the members of `archive` that the symbols named in `exports` need into `object`, and hides every other symbol:
 /// a user's program may be Rust itself, or bring the same C library wrappers.

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::deps::{self, Need};
 use crate::install;
-use crate::workspace::{self, Workspace};
+use xtask::workspace::{self, Workspace};
 
 /// Arguments of `test`.
 #[derive(clap::Args)]
@@ -47,7 +47,7 @@ fn runner(workspace: &Workspace, prefix: &Path) -> Command {
     } else {
         cargo.args(["test", "--no-fail-fast"]);
     }
-    cargo.env(bf_tests::PREFIX, prefix);
+    cargo.env(workspace::PREFIX, prefix);
     cargo
 }
 

@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use cargo_metadata::{Message, MetadataCommand};
+use cargo_metadata::{CargoOpt, Message, MetadataCommand};
+
+/// Environment variable that names the install tree under test; `cargo xtask test` sets it.
+pub const PREFIX: &str = "BF_PREFIX";
 
 /// The checkout and its target directory.
+#[derive(Debug)]
 pub struct Workspace {
     /// Top of the checkout.
     pub root: PathBuf,
@@ -19,14 +23,32 @@ pub struct Workspace {
 
 impl Workspace {
     /// Asks cargo.
+    ///
+    /// # Errors
+    ///
+    /// Cargo fails.
     pub fn load() -> Result<Self> {
-        let mut command = MetadataCommand::new();
-        command.manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")).no_deps();
-        let metadata = command.exec()?;
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let metadata = metadata_of(&top).no_deps().exec()?;
         Ok(Self { root: metadata.workspace_root.into(), target: metadata.target_directory.into() })
     }
 
+    /// The unpacked sources of `package`: one of the crates that come with C or C++ programs, pinned by the feature
+    /// `sources` of `bf-tests`.
+    ///
+    /// # Errors
+    ///
+    /// Cargo does not know the package, or cannot fetch it.
+    pub fn source(&self, package: &str) -> Result<PathBuf> {
+        let metadata =
+            metadata_of(&self.root).features(CargoOpt::SomeFeatures(vec!["bf-tests/sources".into()])).exec()?;
+        let found = metadata.packages.iter().find(|candidate| candidate.name.as_str() == package);
+        let found = found.with_context(|| format!("no package {package} among the test sources"))?;
+        Ok(found.manifest_path.parent().context("manifest without a directory")?.into())
+    }
+
     /// A cargo command in the checkout.
+    #[must_use]
     pub fn cargo(&self) -> Command {
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.current_dir(&self.root);
@@ -34,6 +56,10 @@ impl Workspace {
     }
 
     /// Runs `cargo build` with these arguments and returns the files it made, by file name.
+    ///
+    /// # Errors
+    ///
+    /// It does not build.
     pub fn build(&self, args: &[&str], target: &Path) -> Result<HashMap<String, PathBuf>> {
         let mut cargo = self.cargo();
         cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics", "--target-dir"]).arg(target);
@@ -51,7 +77,17 @@ impl Workspace {
     }
 }
 
+fn metadata_of(root: &Path) -> MetadataCommand {
+    let mut command = MetadataCommand::new();
+    command.manifest_path(root.join("Cargo.toml"));
+    command
+}
+
 /// Runs a command whose output is for the user.
+///
+/// # Errors
+///
+/// It cannot be run, or fails.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("failed to run {}", show(command)))?;
     ensure!(status.success(), "{} failed: {status}", show(command));
@@ -59,6 +95,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 }
 
 /// A command as its user would type it.
+#[must_use]
 pub fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
