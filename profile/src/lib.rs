@@ -7,7 +7,11 @@
 
 pub mod bins;
 pub mod container;
+#[cfg(test)]
+mod documentation;
 mod error;
+#[cfg(test)]
+mod golden;
 mod merge;
 pub mod model;
 #[cfg(test)]

@@ -38,3 +38,45 @@ fn bytes(process: &Process) -> Vec<u8> {
     encode(lines, &mut bytes);
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::samples::{any_profile, rich, tiny};
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn order_and_grouping_do_not_matter(a in any_profile(), b in any_profile(), c in any_profile()) {
+            let pair = |x: &Profile, y: &Profile| merge([x.clone(), y.clone()]);
+            let all = merge([a.clone(), b.clone(), c.clone()]);
+            all.validate().unwrap();
+            prop_assert_eq!(&all, &pair(&pair(&a, &b), &c));
+            prop_assert_eq!(&all, &pair(&a, &pair(&b, &c)));
+            prop_assert_eq!(&all, &merge([c, b, a]));
+            prop_assert_eq!(&all, &pair(&all, &all));
+        }
+    }
+
+    #[test]
+    fn different_processes_are_all_kept() {
+        let merged = merge([tiny(), rich()]);
+        assert_eq!(merged.processes.len(), 3);
+        assert_eq!(merged.processes[0], tiny().processes[0]);
+    }
+
+    #[test]
+    fn a_final_profile_supersedes_its_checkpoints() {
+        let [early, late, last] =
+            [(1, EndReason::Checkpoint), (9, EndReason::Checkpoint), (9, EndReason::Exit)].map(|(elapsed_ns, end)| {
+                let mut profile = tiny();
+                (profile.processes[0].meta.elapsed_ns, profile.processes[0].meta.end) = (elapsed_ns, end);
+                profile
+            });
+        assert_eq!(merge([late.clone(), early.clone()]), late);
+        assert_eq!(merge([last.clone(), late, early]), last);
+    }
+}

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use crate::bins::bin_of;
 use crate::model::*;
+use crate::trace::{self, Access, Event};
 
 /// The profile of the format's documentation: one thread stores a line twice, with one other line loaded in between,
 /// which is in another of two sets; line size 64, up to 2 sets, 2 ways.
@@ -79,7 +80,7 @@ pub(crate) fn rich() -> Profile {
         ],
         log: vec!["unknown variable BF_LINESIZE".into(), "4 accesses dropped: thread killed".into()],
         tags: vec![String::new(), "solve".into()],
-        lines: vec![lines(32, 3, 4, 2, 7), lines(64, 2, 64, 2, 11)],
+        lines: vec![lines(32, 3, 4, 2, 7), lines(64, 2, 12, 1, 11)],
     };
     let mut second = tiny().processes.remove(0);
     second.meta.start_ns = first.meta.start_ns;
@@ -95,7 +96,7 @@ pub(crate) fn lines(line_bytes: u32, max_set_bits: u32, max_ways: u32, slots: u3
     let stacks = owners.flat_map(|owner| [0, 1].map(|tag| (owner, tag))).map(|(owner, tag)| {
         // Four blocks of values: F_0 of loads and stores, B_0 closed and open. Values of every magnitude.
         let blocks = [(); 4].map(|()| {
-            (0..40)
+            (0..12)
                 .map(|_| (next(&mut seed), next(&mut seed)))
                 .map(|(v, c)| (v >> (20 + c % 44), c % 1000 + 1))
                 .collect()
@@ -162,6 +163,20 @@ fn bins(pairs: &[(u64, u64)]) -> Vec<Bin> {
         *counts.entry(bin_of(value)).or_insert(0) += count;
     }
     counts.into_iter().map(|((lo, hi), count)| Bin { lo, hi, count }).collect()
+}
+
+/// The trace of [`tiny`]'s accesses, with every kind of record.
+pub(crate) fn tiny_trace() -> Vec<u8> {
+    let Process { mut meta, machine, .. } = tiny().processes.remove(0);
+    (meta.elapsed_ns, meta.threads, meta.accesses) = (0, 0, 0);
+    let header = trace::Header { meta, machine, line_sizes: vec![64], max_set_bits: 1, max_ways: 2 };
+    let mut writer = trace::Writer::new(Vec::new(), &header).unwrap();
+    let access = |address, size, store| Access { address, size, store };
+    writer.event(&Event::SlotTaken { slot: 0 }).unwrap();
+    writer.event(&Event::TagName { bucket: 1, name: String::new() }).unwrap();
+    writer.chunk(0, 1, &[access(0x1000, 8, true), access(0x1040, 12, false), access(0x1008, 4, true)]).unwrap();
+    writer.event(&Event::SlotReleased { slot: 0 }).unwrap();
+    writer.finish().unwrap()
 }
 
 /// Any sound profile of up to three processes.

@@ -158,3 +158,74 @@ fn validate_bins(bins: &[Bin]) -> Check {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::rich;
+
+    /// The message after one change to a sound profile.
+    fn after(change: impl FnOnce(&mut Profile)) -> String {
+        let mut profile = rich();
+        change(&mut profile);
+        profile.validate().unwrap_err().to_string()
+    }
+
+    /// The message after one change to its first stack: 32-byte lines, 3 set bits, 4 ways.
+    fn in_stack(change: impl FnOnce(&mut Histograms)) -> String {
+        let text = after(|p| change(&mut p.processes[0].lines[0].stacks[0].histograms));
+        text.strip_prefix("process 0: 32-byte lines: Slot(0), tag 0: ").expect(&text).to_owned()
+    }
+
+    #[test]
+    fn order_and_shape() {
+        assert_eq!(after(|p| p.processes.reverse()), "processes are not sorted, or one is there twice");
+        assert_eq!(after(|p| p.processes[0].lines.reverse()), "process 0: line sizes are not ascending");
+        let untagged = after(|p| drop(p.processes[0].tags.pop()));
+        assert_eq!(untagged, "process 0: 32-byte lines: Slot(0): tag 1 has no name");
+        let lines = |change: fn(&mut LineData)| after(|p| change(&mut p.processes[0].lines[0]));
+        assert_eq!(lines(|l| l.line_bytes = 48), "process 0: 48-byte lines: line size 48 is no power of two");
+        assert_eq!(lines(|l| l.max_ways = 0), "process 0: 32-byte lines: no ways are kept");
+        let sets = lines(|l| l.max_set_bits = 64);
+        assert_eq!(sets, "process 0: 32-byte lines: 2^64 sets are more than there are lines");
+        let order = "process 0: 32-byte lines: stacks are not sorted by owner and tag, or one is there twice";
+        assert_eq!(lines(|l| l.stacks.swap(0, 1)), order);
+        assert_eq!(lines(|l| l.stacks[1] = l.stacks[0].clone()), order);
+    }
+
+    #[test]
+    fn sums() {
+        let stores = in_stack(|h| h.sets[2].stores[0] += 1);
+        assert!(stores.starts_with("2^3 sets: stores add up to "), "{stores}");
+        assert!(in_stack(|h| h.references[0] += 1).starts_with("1 set: loads add up to "));
+        assert!(in_stack(|h| h.sets[0].loads[4] -= 1).starts_with("2^1 sets: loads add up to "));
+        assert!(in_stack(|h| h.sets[0].capacity[1] += 1).starts_with("2^1 sets: capacity add up to "));
+        assert!(in_stack(|h| h.sets[1].resident[4] += 1).starts_with("2^2 sets: resident add up to "));
+        assert_eq!(in_stack(|h| h.cold[1] = u64::MAX), "more cold references than references");
+        // Two changes that cancel out in 64 bits are still seen.
+        let wrapped = in_stack(|h| (h.sets[0].loads[0], h.sets[0].loads[1]) = (u64::MAX, u64::MAX));
+        assert!(wrapped.starts_with("2^1 sets: loads add up to 3689348814741910"), "{wrapped}");
+    }
+
+    #[test]
+    fn vectors_and_bins() {
+        assert_eq!(in_stack(|h| drop(h.sets.pop())), "2 set counts beyond one instead of 3");
+        assert_eq!(in_stack(|h| h.sets[0].writebacks.push(1)), "2^1 sets: 6 counts for 4 ways");
+        assert_eq!(in_stack(|h| h.sets[0].writebacks[0] = 1), "2^1 sets: write-backs at value 0");
+        let zero = Bin { lo: 0, hi: 1, count: 1 };
+        assert_eq!(in_stack(|h| h.full.writebacks = vec![zero]), "1 set: write-backs at value 0");
+        assert_eq!(in_stack(|h| h.full.loads.swap(0, 1)), "1 set: loads: bins are not ascending");
+        let at = |lo, hi, count| in_stack(|h| h.full.resident = vec![Bin { lo, hi, count }]);
+        assert_eq!(at(512, 513, 1), "1 set: resident: [512, 513) is no bin");
+        assert_eq!(at(513, 515, 1), "1 set: resident: [513, 515) is no bin");
+        assert_eq!(at(512, 514, 0), "1 set: resident: bin [512, 514) is empty");
+    }
+
+    /// Vectors may be shorter than the model allows.
+    #[test]
+    fn missing_counts_are_zero() {
+        let mut profile = rich();
+        profile.processes[0].lines[0].stacks[0].histograms.sets[0].writebacks.clear();
+        profile.validate().unwrap();
+    }
+}

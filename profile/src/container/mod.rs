@@ -3,7 +3,11 @@
 //! `docs/profile-format.md` gives the bytes and the rules by which the format grows.
 
 mod assemble;
+#[cfg(test)]
+mod compatibility;
 mod file;
+#[cfg(test)]
+mod hostile;
 mod read;
 mod salvage;
 #[cfg(test)]

@@ -17,14 +17,17 @@ use crate::wire::Head;
 /// [`Error::Io`]; [`Error::Foreign`] if it is no profile and [`Error::Newer`] if its version is unknown, because then
 /// nothing in it can be told to be intact.
 pub fn salvage_file(path: impl AsRef<Path>) -> Result<(Profile, Vec<String>), Error> {
-    let bytes = fs::read(path)?;
+    salvage(&fs::read(path)?)
+}
+
+pub(super) fn salvage(bytes: &[u8]) -> Result<(Profile, Vec<String>), Error> {
     let mut lost = Vec::new();
-    match Format::PROFILE.check(&bytes) {
+    match Format::PROFILE.check(bytes) {
         Ok(()) => {}
         Err(error @ (Error::Truncated { .. } | Error::Corrupt { .. })) => lost.push(error.to_string()),
         Err(error) => return Err(error),
     }
-    let mut scan = Scan { bytes: &bytes, offset: FILE_HEADER.min(bytes.len()), number: 0 };
+    let mut scan = Scan { bytes, offset: FILE_HEADER.min(bytes.len()), number: 0 };
     let mut assembly = Assembly::default();
     let mut decompressor = zstd::bulk::Decompressor::new()?;
     let mut ended = false;
@@ -107,10 +110,10 @@ fn contents(header: Header, number: u32, rest: &[u8]) -> Result<Vec<u8>, Error> 
 
 /// Notes what the end mark counts and what did not come, and anything behind it.
 fn end(mark: &Section, scan: &Scan<'_>, assembly: &Assembly, lost: &mut Vec<String>) {
-    for process in 0..mark.header.process.min(scan.number + mark.header.part) {
-        if !assembly.parts.contains_key(&process) {
-            lost.push(format!("nothing is left of process {process}"));
-        }
+    let counted = mark.header.process;
+    let left = assembly.parts.range(..counted).count() as u32;
+    if left < counted {
+        lost.push(format!("nothing is left of {} of {counted} processes", counted - left));
     }
     let surplus = scan.bytes.len() - scan.offset;
     if surplus > 0 {

@@ -7,6 +7,8 @@
 
 mod reader;
 mod record;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use bincode::{Decode, Encode};

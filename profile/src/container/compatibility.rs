@@ -1,0 +1,100 @@
+//! The rules by which the format grows, tried with a version that does not exist yet: what it adds, today's reader
+//! leaves out; what it lacks in today's files, it fills with defaults.
+
+use super::tests::bytes;
+use super::write::header;
+use super::{read, salvage::salvage};
+use crate::error::{Damage, Error};
+use crate::model::{Process, Profile};
+use crate::samples::rich;
+use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
+use crate::wire::{Head, HeadRef, LinesRef, Part, decode, encode};
+
+/// A head of version 2, which adds two fields: one of the process, one of each callee.
+#[derive(Debug)]
+struct NextHead {
+    head: Head,
+    container: String,
+    callee_sizes: Vec<u32>,
+}
+
+impl Part for NextHead {
+    const VERSION: u16 = 2;
+
+    fn decode(version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        let (head, used) = Head::decode(1, bytes)?;
+        let ((container, callee_sizes), more) = if version >= 2 { decode(&bytes[used..])? } else { Default::default() };
+        Ok((Self { head, container, callee_sizes }, used + more))
+    }
+}
+
+/// What a bf of format 1.1 would write: heads of version 2, line data of version 3 with a list that runs parallel to the
+/// stacks, and a section of a kind that does not exist yet after each process.
+fn next_minor(profile: &Profile) -> Vec<u8> {
+    let format = Format { minor: 1, ..Format::PROFILE };
+    let mut sections = SectionWriter::new(Vec::new(), &format, 1).unwrap();
+    for (process, index) in profile.processes.iter().zip(0..) {
+        let Process { meta, machine, uninstrumented, log, tags, lines } = process;
+        let mut raw = Vec::new();
+        encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
+        encode(&("podman", vec![7_u32; uninstrumented.len()]), &mut raw);
+        sections.section(Header { version: 2, ..header(Kind::Head, index, 0) }, &raw).unwrap();
+        for data in lines {
+            let mut raw = Vec::new();
+            let (line_bytes, max_set_bits, max_ways) = (data.line_bytes, data.max_set_bits, data.max_ways);
+            encode(&LinesRef { line_bytes, max_set_bits, max_ways, stacks: &data.stacks }, &mut raw);
+            encode(&vec![[1_u64, 2]; data.stacks.len()], &mut raw);
+            sections.section(Header { version: 3, ..header(Kind::Lines, index, line_bytes) }, &raw).unwrap();
+        }
+        sections.section(Header { kind: 900, ..header(Kind::Head, index, 5) }, b"something new").unwrap();
+    }
+    sections.finish(profile.processes.len() as u32).unwrap()
+}
+
+fn first_head(bytes: &[u8]) -> NextHead {
+    let mut sections = SectionReader::new(bytes, &Format::PROFILE).unwrap();
+    let section = sections.next().unwrap();
+    let raw = sections.unpack(&section).unwrap();
+    NextHead::decode_any(section.header.version, &raw).unwrap()
+}
+
+#[test]
+fn old_reader_new_data() {
+    let bytes = next_minor(&rich());
+    assert_eq!(read(&*bytes).unwrap(), rich());
+    assert_eq!(salvage(&bytes).unwrap(), (rich(), vec![]));
+}
+
+#[test]
+fn new_reader_old_data() {
+    let next = first_head(&bytes(&rich()));
+    assert_eq!(next.head.meta, rich().processes[0].meta);
+    assert_eq!((next.container.as_str(), next.callee_sizes), ("", vec![]));
+}
+
+#[test]
+fn new_reader_new_data() {
+    let next = first_head(&next_minor(&rich()));
+    assert_eq!(next.head.tags, rich().processes[0].tags);
+    assert_eq!((next.container.as_str(), next.callee_sizes), ("podman", vec![7, 7]));
+}
+
+#[test]
+fn a_newer_major_version_is_refused() {
+    let format = Format { major: 2, minor: 3, ..Format::PROFILE };
+    let bytes = SectionWriter::new(Vec::new(), &format, 1).unwrap().finish(0).unwrap();
+    let error = read(&*bytes).unwrap_err();
+    assert_eq!(error.to_string(), "written by a newer bf (format 2.3, this one reads 1.x): update bf");
+}
+
+#[test]
+fn bytes_beyond_a_known_version_are_damage() {
+    let Process { meta, machine, uninstrumented, log, tags, .. } = &rich().processes[0];
+    let mut raw = Vec::new();
+    encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
+    raw.extend([1, 2, 3]);
+    let mut sections = SectionWriter::new(Vec::new(), &Format::PROFILE, 1).unwrap();
+    sections.section(header(Kind::Head, 0, 0), &raw).unwrap();
+    let error = read(&*sections.finish(1).unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { damage: Damage::Trailing(3), .. }), "{error}");
+}

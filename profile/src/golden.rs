@@ -1,0 +1,45 @@
+//! Files that earlier versions wrote, in `golden/`, must keep reading to the same values. When a field is added they
+//! stay as they are, and only their texts gain its default; when the format changes, files of the new version are added.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::model::Profile;
+use crate::samples::{rich, tiny_trace};
+use crate::{read_file, trace, write_file};
+
+fn path(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "golden", name].iter().collect()
+}
+
+/// One line a process.
+fn text(profile: &Profile) -> String {
+    profile.processes.iter().map(|process| format!("{process:?}\n")).collect()
+}
+
+/// One line for the header, one a record.
+fn trace_text(bytes: &[u8]) -> String {
+    let trace = trace::Reader::new(bytes).unwrap();
+    let header = format!("{:?}\n", trace.header());
+    trace.fold(header, |text, record| text + &format!("{:?}\n", record.unwrap()))
+}
+
+#[test]
+fn profile_of_version_1() {
+    assert_eq!(text(&read_file(path("v1.bfp")).unwrap()), fs::read_to_string(path("v1.bfp.txt")).unwrap());
+}
+
+#[test]
+fn trace_of_version_1() {
+    let bytes = fs::read(path("v1.bft")).unwrap();
+    assert_eq!(trace_text(&bytes), fs::read_to_string(path("v1.bft.txt")).unwrap());
+}
+
+#[test]
+#[ignore = "writes the files of a new version: rename them, never replace those of an old one"]
+fn write_golden_files() {
+    write_file(path("v1.bfp"), &rich()).unwrap();
+    fs::write(path("v1.bfp.txt"), text(&rich())).unwrap();
+    fs::write(path("v1.bft"), tiny_trace()).unwrap();
+    fs::write(path("v1.bft.txt"), trace_text(&tiny_trace())).unwrap();
+}
