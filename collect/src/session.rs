@@ -6,7 +6,7 @@
 
 use crate::{Batch, convert};
 use bf_profile::{LineData, Owner, StackData};
-use bf_stack::{Bucket, Engine, Limits, Reference, Tiers};
+use bf_stack::{Bucket, Engine, Limits, Reference, Stack};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +53,7 @@ pub struct Snapshot {
 /// The stacks of one slot, or the global ones: one engine per line size.
 #[derive(Clone, Debug)]
 struct Stacks {
-    engines: Vec<Tiers>,
+    engines: Vec<Stack>,
     scratch: Vec<Reference>,
     used: bool,
 }
@@ -148,15 +148,15 @@ impl Session {
         };
         for (slot, stacks) in (0..).zip(slots.iter()) {
             match stacks.try_lock_for(patience) {
-                Some(mut stacks) => {
+                Some(stacks) => {
                     snapshot.threads += u32::from(stacks.used);
-                    snapshot.add(Owner::Slot(slot), &mut stacks);
+                    snapshot.add(Owner::Slot(slot), &stacks);
                 }
                 None => snapshot.missing += 1,
             }
         }
         match self.global.try_lock_for(patience) {
-            Some(mut global) => global.iter_mut().for_each(|global| snapshot.add(Owner::Global, global)),
+            Some(global) => global.iter().for_each(|global| snapshot.add(Owner::Global, global)),
             None => snapshot.missing += 1,
         }
         snapshot
@@ -169,8 +169,8 @@ impl Session {
 }
 
 impl Snapshot {
-    fn add(&mut self, owner: Owner, stacks: &mut Stacks) {
-        for (line, engine) in self.lines.iter_mut().zip(&mut stacks.engines) {
+    fn add(&mut self, owner: Owner, stacks: &Stacks) {
+        for (line, engine) in self.lines.iter_mut().zip(&stacks.engines) {
             self.dropped += engine.dropped();
             line.stacks.extend(engine.histograms().into_iter().map(|(bucket, histograms)| StackData {
                 owner,
@@ -183,7 +183,7 @@ impl Snapshot {
 
 impl Stacks {
     fn new(config: &Config) -> Self {
-        let engines = config.line_sizes.iter().map(|_| Tiers::new(config.limits)).collect();
+        let engines = config.line_sizes.iter().map(|_| Stack::new(config.limits)).collect();
         Self { engines, scratch: Vec::new(), used: false }
     }
 

@@ -114,6 +114,8 @@ pub(crate) struct Counts {
     full: [Bins; 2],
     full_writebacks: Bins,
     distances: [Vec<u64>; 2],
+    /// What to add, modulo 2^64, to `distances` of both kinds to get the count by `min(d_a, d_0 >> a)`: most references
+    /// have `d_a <= d_0 >> a`, so that nothing is to be added.
     capacity: Vec<u64>,
     writebacks: Vec<u64>,
 }
@@ -137,28 +139,31 @@ impl Counts {
         self.limits.max_ways as usize + 1
     }
 
-    /// Counts a reference that is not cold: `full` is d_0 > 0 and `by_set[a - 1]` is d_a, capped at `max_ways`, for as
-    /// many a as are not 0.
+    /// Counts a reference that is not cold and not on top: `full` is d_0, `by_set[a - 1]` is d_a for as many a as are
+    /// not 0, cut off at `max_ways` or beyond.
+    #[inline(always)]
     pub(crate) fn distance(&mut self, store: bool, full: u64, by_set: &[u8]) {
         self.full[usize::from(store)].add(full);
         let row = self.row();
-        let distances = &mut self.distances[usize::from(store)];
-        for ((cells, capacity), (i, &d)) in
-            distances.chunks_exact_mut(row).zip(self.capacity.chunks_exact_mut(row)).zip(by_set.iter().enumerate())
-        {
-            cells[usize::from(d)] += 1;
-            capacity[(full >> (i + 1)).min(u64::from(d)) as usize] += 1;
+        let rows = self.distances[usize::from(store)].chunks_exact_mut(row).zip(self.capacity.chunks_exact_mut(row));
+        for ((cells, capacity), (index, &d)) in rows.zip(by_set.iter().enumerate()) {
+            let d = usize::from(d).min(row - 1);
+            cells[d] += 1;
+            let even = full >> (index + 1);
+            if even < d as u64 {
+                capacity[d] = capacity[d].wrapping_sub(1);
+                capacity[even as usize] = capacity[even as usize].wrapping_add(1);
+            }
         }
     }
 
     /// Counts a dirty interval closed by a store: its greatest distances, as for [`Counts::distance`].
+    #[inline(always)]
     pub(crate) fn writeback(&mut self, full: u64, by_set: &[u8]) {
-        if full > 0 {
-            self.full_writebacks.add(full);
-        }
+        self.full_writebacks.add(full);
         let row = self.row();
         for (cells, &v) in self.writebacks.chunks_exact_mut(row).zip(by_set) {
-            cells[usize::from(v)] += 1;
+            cells[usize::from(v).min(row - 1)] += 1;
         }
     }
 
@@ -170,6 +175,9 @@ impl Counts {
             bins.complete(warm[kind]);
             bins.binned()
         });
+        let [loads, stores] = &self.distances;
+        let distances = loads.iter().zip(stores).map(|(loads, stores)| loads + stores);
+        let capacity: Vec<_> = distances.zip(&self.capacity).map(|(all, &add)| all.wrapping_add(add)).collect();
         let row = self.row();
         let cells = |all: &[u64], a: usize, total: Option<u64>| {
             let mut cells = all[(a - 1) * row..a * row].to_vec();
@@ -179,7 +187,7 @@ impl Counts {
         };
         let sets = (1..=self.limits.max_set_bits as usize).map(|a| SetCounts {
             distances: [0, 1].map(|kind| cells(&self.distances[kind], a, Some(warm[kind]))),
-            capacity: cells(&self.capacity, a, Some(warm[0] + warm[1])),
+            capacity: cells(&capacity, a, Some(warm[0] + warm[1])),
             writebacks: cells(&self.writebacks, a, None),
             resident: resident.map_or_else(Vec::new, |r| cells(&r.sets, a, Some(r.lines))),
         });
@@ -215,7 +223,7 @@ impl Resident {
         self.lines += 1;
         self.full.add(full);
         for (cells, &v) in self.sets.chunks_exact_mut(self.row).zip(by_set) {
-            cells[usize::from(v)] += 1;
+            cells[usize::from(v).min(self.row - 1)] += 1;
         }
     }
 }

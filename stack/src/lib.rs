@@ -2,29 +2,28 @@
 //!
 //! No I/O, no threads, no globals: one engine holds one LRU stack of one line size and whoever owns it feeds it. The
 //! meaning of every number is sections 1 to 4 of the model (`docs/model.md`). [`Engine`] is the narrow trait;
-//! [`Tiers`] implements it for use, [`Plain`] implements it as the model words it, for tests and benches to compare
+//! [`Stack`] implements it for use, [`Plain`] implements it as the model words it, for tests and benches to compare
 //! with.
 //!
-//! # How `Tiers` works
+//! # How `Stack` works
 //!
-//! The LRU stack is kept in two exclusive tiers. The 64 most recent lines stand in a short list ([`recent`]) that is
-//! walked as the definition says. All older lines stand twice: in one [`timeline`] that answers how many of them are
-//! newer than a given one (distance with one set), and, for each set count, in one ring per set ([`rings`]) that holds
-//! the newest `max_ways` of them. The tiers concatenated are the stack, so the distance of an old line is its tally over
-//! the whole list plus its position in the older tier. Only a reference that leaves the list touches the older tier.
+//! A reference to the line on top changes nothing and is counted at once. Any other line is looked up (`lines`), which
+//! gives the time of its last reference and its place in the order of all lines (`timeline`). The timeline answers how
+//! many lines are newer: the distance with one set. For each greater set count, the line's set (`sets`) answers the same
+//! by comparing times; that walk goes from two sets upwards and ends where the line is on top of its set, because it is
+//! then on top of every smaller set too. So a reference costs as much as it has distances other than 0.
 #![forbid(unsafe_code)]
 
 mod counts;
+mod engine;
 mod lines;
 mod plain;
-mod recent;
-mod rings;
-mod tiers;
+mod sets;
 mod timeline;
 
 pub use counts::{Binned, FullCounts, Histograms, SetCounts};
+pub use engine::Stack;
 pub use plain::Plain;
-pub use tiers::Tiers;
 
 /// One reference: a line number and whether it is a store. Line numbers are addresses divided by the line size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,5 +90,5 @@ pub trait Engine {
 
     /// The counts of every counted bucket that was fed or charged with a write-back, ascending; the end-of-run parts
     /// are computed as if the run ended now, and feeding may go on.
-    fn histograms(&mut self) -> Vec<(Bucket, Histograms)>;
+    fn histograms(&self) -> Vec<(Bucket, Histograms)>;
 }

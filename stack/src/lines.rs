@@ -3,6 +3,7 @@
 //! Lines come in regions of 4096 neighbours. A region gets the next free index when one of its lines is first seen, so
 //! the ids of neighbouring lines are neighbours too and the state of a walked array is walked with it.
 
+use crate::sets::Time;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -16,9 +17,9 @@ pub(crate) type Id = u32;
 /// Per-line state. All zero: never seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {
-    /// Rank by recency among the lines of the older tier: a greater stamp left the recent tier later. 0: not there.
-    pub(crate) stamp: u32,
-    /// Place in the timeline; 0: not there.
+    /// Time of the last reference that moved it to the top; 0: never.
+    pub(crate) last: Time,
+    /// Place in the timeline; 0: never seen.
     pub(crate) place: u32,
     /// `m_0`, the greatest d_0 since the last store.
     pub(crate) greatest: u32,
@@ -37,7 +38,7 @@ pub(crate) struct Lines {
     /// Region number of each index.
     regions: Vec<u64>,
     state: Vec<Box<[Line]>>,
-    /// m_a for a = 1 ..= K, capped at max_ways, `K` bytes a line.
+    /// m_a for a = 1 ..= K, cut off as the distances are, `K` bytes a line.
     greatest: Vec<Box<[u8]>>,
     set_bits: usize,
 }

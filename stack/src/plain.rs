@@ -54,6 +54,7 @@ impl Plain {
         if let Some(counts) = self.buckets.of(bucket) {
             counts.references[usize::from(store)] += 1;
             match (&distances, &by_set) {
+                (Some(d), _) if d[0] == 0 => {}
                 (Some(d), Some(by_set)) => counts.distance(store, d[0], by_set),
                 _ => counts.cold[usize::from(store)] += 1,
             }
@@ -69,7 +70,7 @@ impl Plain {
             let fresh = Dirty { bucket, greatest: vec![0; self.limits.max_set_bits as usize + 1] };
             if let Some(last) = self.dirty.insert(line, fresh) {
                 let by_set = self.capped(&last.greatest);
-                if let Some(counts) = self.buckets.of(last.bucket) {
+                if let Some(counts) = self.buckets.of(last.bucket).filter(|_| last.greatest[0] > 0) {
                     counts.writeback(last.greatest[0], &by_set);
                 }
             }
@@ -84,7 +85,7 @@ impl Engine for Plain {
         }
     }
 
-    fn histograms(&mut self) -> Vec<(Bucket, Histograms)> {
+    fn histograms(&self) -> Vec<(Bucket, Histograms)> {
         let mut resident = vec![None; 256];
         for (&line, dirty) in &self.dirty {
             let mut now = self.distances(line).unwrap_or_default();

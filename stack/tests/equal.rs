@@ -1,12 +1,12 @@
 //! The fast engine against the plain list walk, on traces that reach every path of it.
 
-use bf_stack::{Bucket, Engine, Limits, Plain, Reference, Tiers};
+use bf_stack::{Bucket, Engine, Limits, Plain, Reference, Stack};
 use proptest::prelude::*;
 
 /// Batches of references, each with its bucket.
 type Trace = Vec<(u8, Vec<(u64, bool)>)>;
 
-fn check(trace: &Trace, limits: Limits, mut fast: Tiers) {
+fn check(trace: &Trace, limits: Limits, mut fast: Stack) {
     let mut plain = Plain::new(limits);
     for (bucket, references) in trace {
         let references: Vec<_> = references.iter().map(|&(line, store)| Reference::new(line, store)).collect();
@@ -56,17 +56,17 @@ proptest! {
 
     #[test]
     fn equals_the_plain_walk(trace in trace(), limits in limits()) {
-        check(&trace, limits, Tiers::new(limits));
+        check(&trace, limits, Stack::new(limits));
     }
 
     #[test]
-    fn stamps_that_run_out_change_nothing(trace in trace(), left in 1u32..200) {
+    fn a_clock_that_runs_out_changes_nothing(trace in trace(), left in 0i32..200) {
         let limits = Limits { max_set_bits: 7, max_ways: 8 };
-        check(&trace, limits, Tiers::new(limits).with_next_stamp(u32::MAX - left));
+        check(&trace, limits, Stack::with_time_left(limits, left));
     }
 }
 
-/// A footprint of thousands of lines: the timeline grows and is compacted many times, rings overflow.
+/// A footprint of thousands of lines: the timeline grows and is compacted many times, sets overflow.
 #[test]
 fn equals_the_plain_walk_on_deep_traces() {
     let limits = Limits { max_set_bits: 10, max_ways: 16 };
@@ -77,7 +77,7 @@ fn equals_the_plain_walk_on_deep_traces() {
     };
     let references = (0..40_000).map(|_| (random(3000), random(4) == 0)).collect();
     let sweep = (0..8000).map(|i| ((i * 7) % 6000, i % 5 == 0)).collect();
-    check(&vec![(1, references), (1, sweep)], limits, Tiers::new(limits));
+    check(&vec![(1, references), (1, sweep)], limits, Stack::new(limits));
 }
 
 /// Histograms may be asked for while feeding goes on, and asking changes nothing.
@@ -85,7 +85,7 @@ fn equals_the_plain_walk_on_deep_traces() {
 fn asking_changes_nothing() {
     let limits = Limits { max_set_bits: 4, max_ways: 4 };
     let references: Vec<_> = (0..1000).map(|i| Reference::new(i * i % 211, i % 3 == 0)).collect();
-    let (mut asked, mut quiet) = (Tiers::new(limits), Tiers::new(limits));
+    let (mut asked, mut quiet) = (Stack::new(limits), Stack::new(limits));
     for part in references.chunks(100) {
         asked.feed(part, Bucket::FIRST);
         quiet.feed(part, Bucket::FIRST);
@@ -97,7 +97,7 @@ fn asking_changes_nothing() {
 /// Section 8 of the model: A A B A C B A hits 1, 1, 2 at capacities 1, 2, 4.
 #[test]
 fn golden_example_of_the_model() {
-    let mut fast = Tiers::new(Limits { max_set_bits: 0, max_ways: 1 });
+    let mut fast = Stack::new(Limits { max_set_bits: 0, max_ways: 1 });
     fast.feed(&[0, 0, 1, 0, 2, 1, 0].map(|line| Reference::new(line, false)), Bucket::FIRST);
     let (_, histograms) = fast.histograms().remove(0);
     let counts: Vec<_> = histograms.full.distances[0].iter().map(|bin| (bin.lo, bin.count)).collect();
