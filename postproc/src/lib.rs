@@ -1,2 +1,25 @@
 //! Questions to profiles.
+//!
+//! Comes in: a [`bf_profile::Profile`], or a trace to make one from, and the shape of a cache. Goes out: what that cache
+//! would have done, as the formulas of `docs/model.md` give it, with what is known about the answer's exactness. It must
+//! never look at the computer it runs on: a machine is described by the profile, by a preset or by a file.
 #![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod curve;
+
+pub mod error;
+pub mod hashed;
+pub mod machine;
+pub mod query;
+pub mod replay;
+
+pub mod size;
+pub mod spec;
+pub mod stack;
+pub mod sweep;
+
+pub use answer::{Answer, LevelAnswer, Spread};
+pub use error::{MachineError, QueryError, SpecError};
+pub use query::{Query, query};
+pub use spec::{Cache, Scope, Shape, Ways};

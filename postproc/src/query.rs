@@ -1,0 +1,336 @@
+//! A hierarchy of caches against a profile: section 4 of the model, over threads and processes.
+
+use crate::{
+    answer::{self, Answer, Context, LevelAnswer, LevelCounts},
+    error::{QueryError, SpecError},
+    spec::{Cache, Scope, Shape},
+    stack::{Counts, Figure, Level},
+};
+use bf_profile::{LineData, Owner, Process, Profile, StackData};
+
+/// What is asked of a profile.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// The hierarchy, nearest level first.
+    pub levels: Vec<Cache>,
+    /// Count only references under these tags; empty: all.
+    pub tags: Vec<String>,
+}
+
+/// What the hierarchy does with the references of the profile. Every process is taken alone, with a hierarchy of its
+/// own, and the answers are added up.
+///
+/// # Errors
+/// A cache that cannot be, or a question that the profile was not recorded for.
+pub fn query(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
+    let shapes = shapes(profile, &query.levels)?;
+    let asker = Asker::new(profile, &shapes, &query.tags)?;
+    let mut processes = Vec::new();
+    for process in &profile.processes {
+        processes.push(asker.process(process)?);
+    }
+    let references = [0, 1].map(|kind| processes.iter().map(|process| process.references[kind]).sum::<u64>());
+    let levels = shapes.iter().enumerate().map(|(index, shape)| {
+        let each: Vec<&LevelCounts> = processes.iter().map(|process| &process.levels[index]).collect();
+        let mut sum = LevelCounts::none();
+        each.iter().for_each(|level| sum.add(level));
+        let context = Context {
+            all: references[0] + references[1],
+            first: index == 0,
+            max_set_bits: lines_of(profile, shape.line).map(|data| data.max_set_bits).min().unwrap_or(0),
+            spread: answer::spread(shape.line, &each),
+        };
+        LevelAnswer::new(shape, &sum, context)
+    });
+    Ok(Answer {
+        schema: answer::SCHEMA,
+        profiles: Vec::new(),
+        machine: None,
+        tags: query.tags.clone(),
+        processes: processes.len(),
+        accesses: profile.processes.iter().map(|process| process.meta.accesses).sum(),
+        references: references[0] + references[1],
+        load_references: references[0],
+        store_references: references[1],
+        levels: levels.collect(),
+    })
+}
+
+/// Line sizes that the profile holds, ascending.
+#[must_use]
+pub fn line_sizes(profile: &Profile) -> Vec<u32> {
+    let mut sizes: Vec<u32> =
+        profile.processes.iter().flat_map(|process| process.lines.iter().map(|data| data.line_bytes)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+fn lines_of(profile: &Profile, line: u32) -> impl Iterator<Item = &LineData> {
+    profile.processes.iter().flat_map(|process| &process.lines).filter(move |data| data.line_bytes == line)
+}
+
+/// The caches with everything settled, or what is wrong with the hierarchy.
+fn shapes(profile: &Profile, caches: &[Cache]) -> Result<Vec<Shape>, QueryError> {
+    let available = line_sizes(profile);
+    if caches.is_empty() {
+        return Err(QueryError::NoLevels);
+    }
+    if available.is_empty() {
+        let log = profile.processes.iter().flat_map(|process| &process.log).next();
+        return Err(QueryError::Empty(log.map_or_else(String::new, |line| format!(": {line}"))));
+    }
+    check_order(caches)?;
+    Ok(caches.iter().map(|cache| cache.shape(&available)).collect::<Result<_, _>>()?)
+}
+
+/// Names differ and levels go from private to shared.
+///
+/// # Errors
+/// The first level that breaks the rule.
+pub fn check_order(caches: &[Cache]) -> Result<(), SpecError> {
+    for (index, cache) in caches.iter().enumerate() {
+        if caches[..index].iter().any(|other| other.name == cache.name) {
+            return Err(SpecError::Name(cache.name.clone()));
+        }
+        if index > 0 && cache.scope == Scope::Private && caches[index - 1].scope == Scope::Shared {
+            return Err(SpecError::PrivateBelowShared(cache.name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// A process's part of the answer.
+struct ProcessCounts {
+    references: [u64; 2],
+    levels: Vec<LevelCounts>,
+}
+
+/// What is the same for all processes.
+struct Asker<'a> {
+    shapes: &'a [Shape],
+    /// Lines that each level is taken to hold: its own, or with those above it if it is exclusive.
+    capacities: Vec<u64>,
+    tags: &'a [String],
+}
+
+impl<'a> Asker<'a> {
+    fn new(profile: &Profile, shapes: &'a [Shape], tags: &'a [String]) -> Result<Self, QueryError> {
+        for tag in tags {
+            if !profile.processes.iter().any(|process| process.tags.contains(tag)) {
+                return Err(QueryError::Tag { tag: tag.clone(), available: tag_names(profile) });
+            }
+        }
+        let mut above = 0;
+        let capacities = shapes.iter().map(|shape| {
+            above += shape.size;
+            (if shape.exclusive { above } else { shape.size }) / u64::from(shape.line)
+        });
+        Ok(Self { shapes, capacities: capacities.collect(), tags })
+    }
+
+    fn process(&self, process: &Process) -> Result<ProcessCounts, QueryError> {
+        let wanted = |stack: &&StackData| {
+            self.tags.is_empty()
+                || process.tags.get(stack.tag as usize).is_some_and(|name| self.tags.iter().any(|tag| tag == name))
+        };
+        let mut above: Vec<(Owner, Counts)> = Vec::new();
+        let mut answer = ProcessCounts { references: [0, 0], levels: Vec::new() };
+        for (index, shape) in self.shapes.iter().enumerate() {
+            let Some(data) = process.lines.iter().find(|data| data.line_bytes == shape.line) else {
+                // A process that recorded nothing at all answers zero; one recorded otherwise cannot be added up.
+                if process.lines.is_empty() {
+                    answer.levels.push(LevelCounts::none());
+                    continue;
+                }
+                return Err(QueryError::Uneven(process.meta.pid.to_string(), shape.line));
+            };
+            let mut rule = Level::new(shape, self.capacities[index], data)?;
+            let (mut level, mut below) = (LevelCounts::none(), Vec::new());
+            for owner in owners(data, shape.scope)? {
+                let mut counts = Counts::none();
+                for stack in data.stacks.iter().filter(|stack| stack.owner == owner).filter(wanted) {
+                    counts += &rule.count(&stack.histograms);
+                }
+                let (accesses, clamped) = match misses_above(&above, owner, shape.scope) {
+                    None => (counts.references, false),
+                    Some(accesses) => (accesses, clamp(&mut counts, accesses)),
+                };
+                if index == 0 {
+                    add(&mut answer.references, counts.references);
+                }
+                let accesses = accesses.iter().sum();
+                level.add(&LevelCounts { accesses, counts: counts.clone(), clamped, caches: 1 });
+                below.push((owner, counts));
+            }
+            answer.levels.push(level);
+            above = below;
+        }
+        Ok(answer)
+    }
+}
+
+/// Names of all tags, for an error message.
+fn tag_names(profile: &Profile) -> String {
+    let mut names: Vec<&str> = profile
+        .processes
+        .iter()
+        .flat_map(|process| &process.tags)
+        .map(String::as_str)
+        .filter(|n| !n.is_empty())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// Whose stacks make up a level: all slots, or the one of all threads.
+fn owners(data: &LineData, scope: Scope) -> Result<Vec<Owner>, QueryError> {
+    let mut owners: Vec<Owner> = data.stacks.iter().map(|stack| stack.owner).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    let global = owners.contains(&Owner::Global);
+    owners.retain(|&owner| owner != Owner::Global);
+    match scope {
+        Scope::Private => Ok(owners),
+        Scope::Shared if global => Ok(vec![Owner::Global]),
+        Scope::Shared if owners.len() <= 1 => Ok(owners),
+        Scope::Shared => Err(QueryError::NoGlobal),
+    }
+}
+
+/// Misses, by loads and stores, that reach a level's cache from the level above; `None` at the first level.
+fn misses_above(above: &[(Owner, Counts)], owner: Owner, scope: Scope) -> Option<[u64; 2]> {
+    if above.is_empty() {
+        return None;
+    }
+    let mut sum = [0, 0];
+    for (_, counts) in above.iter().filter(|(other, _)| scope == Scope::Shared || *other == owner) {
+        add(&mut sum, counts.misses.map(|figure| figure.value));
+    }
+    Some(sum)
+}
+
+fn add(sum: &mut [u64; 2], other: [u64; 2]) {
+    sum.iter_mut().zip(other).for_each(|(sum, other)| *sum += other);
+}
+
+/// Cuts misses down to the accesses that reach the level, and says whether there was something to cut.
+fn clamp(counts: &mut Counts, accesses: [u64; 2]) -> bool {
+    let all = accesses[0] + accesses[1];
+    let clamped = counts.total().value > all;
+    if clamped {
+        for (misses, most) in counts.misses.iter_mut().zip(accesses) {
+            *misses = Figure { value: most, lo: misses.lo.min(most), hi: misses.hi.min(most) };
+        }
+        counts.cold = counts.cold.min(all);
+        counts.capacity = counts.capacity.map(|capacity| capacity.min(all - counts.cold));
+    }
+    clamped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bf_profile::{Bin, FullHistograms, Histograms, Meta};
+
+    fn loads(distances: &[(u64, u64)], cold: u64) -> Histograms {
+        let loads: Vec<Bin> = distances.iter().map(|&(lo, count)| Bin { lo, hi: lo + 1, count }).collect();
+        let references = loads.iter().map(|bin| bin.count).sum::<u64>() + cold;
+        let full = FullHistograms { loads, ..FullHistograms::default() };
+        Histograms { references: [references, 0], cold: [cold, 0], full, sets: vec![] }
+    }
+
+    fn process(pid: u32, stacks: Vec<(Owner, u32, Histograms)>) -> Process {
+        let stacks = stacks.into_iter().map(|(owner, tag, histograms)| StackData { owner, tag, histograms }).collect();
+        Process {
+            meta: Meta { pid, ..Meta::default() },
+            tags: vec![String::new(), "solve".into()],
+            lines: vec![LineData { line_bytes: 64, max_set_bits: 0, max_ways: 64, stacks }],
+            ..Process::default()
+        }
+    }
+
+    fn profile(processes: Vec<Process>) -> Profile {
+        Profile { processes }
+    }
+
+    fn ask(profile: &Profile, caches: &[&str], tags: &[&str]) -> Result<Answer, QueryError> {
+        let levels = caches.iter().map(|cache| cache.parse().unwrap()).collect();
+        query(profile, &Query { levels, tags: tags.iter().map(|&tag| tag.to_owned()).collect() })
+    }
+
+    #[test]
+    fn the_golden_example_of_three_levels() {
+        // A A B A C B A: distances inf, 0, inf, 1, inf, 2, 2. Capacities 1, 2 and 4 lines.
+        let profile = profile(vec![process(1, vec![(Owner::Slot(0), 0, loads(&[(0, 1), (1, 1), (2, 2)], 3))])]);
+        let answer = ask(&profile, &["L1=64:full", "L2=128:full", "L3=256:full"], &[]).unwrap();
+        let figures: Vec<_> =
+            answer.levels.iter().map(|level| (level.references, level.hits, level.misses, level.cold)).collect();
+        assert_eq!(figures, [(7, 1, 6, 3), (6, 1, 5, 3), (5, 2, 3, 3)]);
+        assert_eq!(answer.levels[2].capacity, Some(0));
+        assert!(answer.levels[0].exact && !answer.levels[1].exact);
+        assert_eq!(answer.levels[1].approximation, Some("unfiltered"));
+        assert_eq!(answer.levels[2].global_miss_ratio, Some(3.0 / 7.0));
+    }
+
+    #[test]
+    fn a_level_that_misses_more_than_reaches_it_is_clamped() {
+        let profile = profile(vec![process(1, vec![(Owner::Slot(0), 0, loads(&[(3, 5)], 2))])]);
+        let answer = ask(&profile, &["L1=256:full", "L2=128:full"], &[]).unwrap();
+        let level = &answer.levels[1];
+        assert_eq!((level.references, level.misses, level.hits, level.clamped), (2, 2, 0, true));
+        assert_eq!((level.cold, level.capacity, level.conflict), (2, Some(0), Some(0)));
+        assert!(level.note.as_ref().unwrap().contains("clamped"));
+    }
+
+    #[test]
+    fn private_levels_add_up_threads_and_a_shared_one_takes_the_global_stack() {
+        let threads = |tag| {
+            vec![
+                (Owner::Slot(0), tag, loads(&[(0, 10)], 1)),
+                (Owner::Slot(1), tag, loads(&[(5, 10)], 1)),
+                (Owner::Global, tag, loads(&[(9, 20)], 2)),
+            ]
+        };
+        let one = profile(vec![process(1, threads(0))]);
+        let answer = ask(&one, &["L1=64:full", "L2=320:full:shared"], &[]).unwrap();
+        assert_eq!((answer.references, answer.levels[0].misses, answer.levels[0].caches), (22, 1 + 11, 2));
+        assert!(answer.levels[0].note.as_ref().unwrap().contains("invalidations"));
+        // The shared level alone would miss 22 times, of which only 12 reach it.
+        assert_eq!((answer.levels[1].references, answer.levels[1].misses, answer.levels[1].clamped), (12, 12, true));
+
+        let two = profile(vec![process(1, threads(0)), process(2, vec![(Owner::Slot(0), 1, loads(&[(0, 4)], 1))])]);
+        let answer = ask(&two, &["L1=64:full"], &[]).unwrap();
+        assert_eq!((answer.processes, answer.references, answer.levels[0].misses), (2, 27, 13));
+        let spread = answer.levels[0].spread.as_ref().unwrap();
+        assert_eq!((spread.misses.min, spread.misses.median, spread.misses.max), (1, 6, 12));
+
+        let answer = ask(&two, &["L1=64:full"], &["solve"]).unwrap();
+        assert_eq!((answer.references, answer.levels[0].misses), (5, 1));
+        let error = ask(&two, &["L1=64:full"], &["solv"]).unwrap_err().to_string();
+        assert!(error.contains("`solv`") && error.contains("solve"), "{error}");
+    }
+
+    #[test]
+    fn exclusive_levels_hold_what_stands_above_them_too() {
+        let profile = profile(vec![process(1, vec![(Owner::Slot(0), 0, loads(&[(2, 5), (3, 1)], 0))])]);
+        let answer = ask(&profile, &["L1=64:full", "L2=128:full:exclusive"], &[]).unwrap();
+        let level = &answer.levels[1];
+        assert_eq!((level.misses, level.approximation, level.exact), (1, Some("approximate"), false));
+    }
+
+    #[test]
+    fn hierarchies_that_cannot_be_are_refused() {
+        let profile = profile(vec![process(1, vec![(Owner::Slot(0), 0, loads(&[(2, 5)], 0))])]);
+        for (caches, word) in [
+            (&["L1=64:full", "L1=128:full"][..], "`L1`"),
+            (&["L1=64:full:shared", "L2=128:full"], "L2 is private"),
+            (&["L1=128:full:128"], "which holds 64"),
+            (&[], "no cache"),
+        ] {
+            let error = ask(&profile, caches, &[]).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}
