@@ -11,7 +11,7 @@ mod hostile;
 mod read;
 mod salvage;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod write;
 
 pub use file::{read_file, write_file};
