@@ -74,8 +74,13 @@ impl Cache {
 
     /// One reference to a line by its number.
     pub fn reference(&mut self, line: u64, store: bool) -> Outcome {
+        self.request(line, store, store)
+    }
+
+    /// A reference that leaves the line dirty or not, whatever its kind.
+    fn request(&mut self, line: u64, store: bool, dirty: bool) -> Outcome {
         self.counts.references[usize::from(store)] += 1;
-        let outcome = self.touch(line, store);
+        let outcome = self.touch(line, dirty);
         if !outcome.hit {
             self.counts.misses[usize::from(store)] += 1;
             self.counts.cold += u64::from(self.seen.insert(line));
@@ -84,10 +89,10 @@ impl Cache {
     }
 
     /// Moves the line to the top of its set, makes room for it if it was not there, and counts only what that evicts.
-    fn touch(&mut self, line: u64, store: bool) -> Outcome {
+    fn touch(&mut self, line: u64, mut dirty: bool) -> Outcome {
         let set = &mut self.sets[(line % self.shape.sets) as usize];
         let found = set.iter().position(|&(other, _)| other == line);
-        let (mut dirty, mut victim) = (store, None);
+        let mut victim = None;
         match found {
             Some(position) => dirty |= set.remove(position).1,
             None if set.len() == self.shape.ways => victim = set.pop(),
@@ -122,8 +127,8 @@ pub fn lines(access: Access, size: u64) -> impl Iterator<Item = u64> {
 pub enum Feed {
     /// Its misses, each a reference of the same kind.
     Misses,
-    /// Its misses, and its write-backs: they move the line to the top of its set and make it dirty, and allocate it
-    /// where it is missing, but are no references.
+    /// Its misses, which leave the line clean, and after each miss the write-back that it caused: that one moves its
+    /// line to the top of the set and makes it dirty, allocates it where it is missing, and is no reference.
     MissesAndWritebacks,
 }
 
@@ -151,19 +156,18 @@ impl Hierarchy {
     /// One access.
     pub fn access(&mut self, access: Access) {
         for line in lines(access, self.line) {
-            self.reference(line, access.store);
+            self.reference(0, line, access.store);
         }
     }
 
-    fn reference(&mut self, line: u64, store: bool) {
-        for level in 0..self.levels.len() {
-            let Outcome { hit, written_back } = self.levels[level].reference(line, store);
-            if let Some(dirty) = written_back.filter(|_| self.feed == Feed::MissesAndWritebacks) {
-                self.write_back(level + 1, dirty);
-            }
-            if hit {
-                return;
-            }
+    fn reference(&mut self, level: usize, line: u64, store: bool) {
+        let dirty = store && (level == 0 || self.feed == Feed::Misses);
+        let Outcome { hit, written_back } = self.levels[level].request(line, store, dirty);
+        if !hit && level + 1 < self.levels.len() {
+            self.reference(level + 1, line, store);
+        }
+        if let Some(victim) = written_back.filter(|_| self.feed == Feed::MissesAndWritebacks) {
+            self.write_back(level + 1, victim);
         }
     }
 
