@@ -137,3 +137,81 @@ fn joined_with(first: OsString, between: &[u8], last: &OsStr) -> OsString {
     bytes.extend_from_slice(last.as_bytes());
     OsString::from_vec(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn plan(line: &str) -> Plan {
+        let dir = tempfile::tempdir().unwrap();
+        let lib = dir.path().join("lib/bf");
+        std::fs::create_dir_all(&lib).unwrap();
+        std::fs::write(lib.join("libbf_pass-22.so"), "").unwrap();
+        let compiler = Compiler { program: "/usr/bin/clang-22".into(), first_args: Vec::new(), major: 22 };
+        let mut words = response::expand(response::split(line.as_bytes()));
+        let ours = options::take(&mut words).unwrap();
+        let mut plan = assemble(compiler, &words, &ours, &scan(&words), &Tree::at(dir.path())).unwrap();
+        // Paths in the tree are the same for every test.
+        for arg in &mut plan.args {
+            *arg = arg.to_string_lossy().replace(&*dir.path().to_string_lossy(), "/p").into();
+        }
+        plan
+    }
+
+    const COMPILE: &str = "--start-no-unused-arguments -fpass-plugin=/p/lib/bf/libbf_pass-22.so -D__BF__=1 \
+                           -idirafter /p/include --end-no-unused-arguments";
+    const SHARED: &str = "-Wl,--push-state,-Bdynamic,--no-as-needed /p/lib/bf/libbf_rt.so -Wl,--pop-state \
+                          -Xlinker -rpath -Xlinker /p/lib/bf";
+    const START: &str = "--start-no-unused-arguments";
+    const END: &str = "--end-no-unused-arguments";
+
+    #[test]
+    fn commands_are_put_together() {
+        for (line, expected) in [
+            ("-c a.c", format!("{COMPILE} -c a.c")),
+            ("a.c", format!("{COMPILE} a.c {START} {SHARED} {END}")),
+            ("-x c - -o a", format!("{COMPILE} -x c - -o a {START} -x none {SHARED} {END}")),
+            ("-x c -- a", format!("{COMPILE} -x c {START} -x none {SHARED} -x c {END} -- a")),
+            ("a.o -lc", format!("{COMPILE} a.o {START} {SHARED} {END} -lc")),
+            ("-static a.o", format!("{COMPILE} -static a.o {START} /p/lib/bf/bf_rt.o {END}")),
+            ("-shared a.o", format!("{COMPILE} -shared a.o {START} -Wl,-z,nodelete {SHARED} {END}")),
+            ("-nostdlib a.o -lgcc", format!("{COMPILE} -nostdlib a.o -lgcc {START} {SHARED} {END}")),
+            ("-static -nostdlib a.o", format!("{COMPILE} -static -nostdlib a.o")),
+            ("-r a.o", format!("{COMPILE} -r a.o")),
+            ("-ffreestanding -c a.c", "-ffreestanding -c a.c".to_owned()),
+        ] {
+            let args: Vec<_> = plan(line).args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+            assert_eq!(args.join(" "), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn options_travel_one_a_line() {
+        let plan = plan("-bf-line-size=64,128 -c a.c -bf-exclude=f,g");
+        assert_eq!(plan.pass_options.as_deref(), Some(OsStr::new("-bf-line-size=64,128\n-bf-exclude=f,g")));
+        assert!(!plan.args.iter().any(|arg| arg.to_string_lossy().contains("-bf-")));
+    }
+
+    #[test]
+    fn a_pass_given_by_the_user_is_not_given_again() {
+        let plan = plan("-fpass-plugin=/q/libbf_pass-22.so -c a.c");
+        assert_eq!(plan.args.iter().filter(|arg| arg.to_string_lossy().starts_with("-fpass-plugin")).count(), 1);
+    }
+
+    #[test]
+    fn a_missing_pass_is_named() {
+        let compiler = Compiler { program: "/usr/bin/clang-21".into(), first_args: Vec::new(), major: 21 };
+        let error = toolchain::pass(&compiler, &Tree::at(Path::new("/nowhere"))).unwrap_err();
+        let expected = "no pass for clang 21: /nowhere/lib/bf/libbf_pass-21.so is missing; use one of: none";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn the_shown_command_is_one_a_shell_reads_back() {
+        let mut plan = Plan::plain("/usr/bin/clang".into(), vec!["-DX=\"a b\"".into(), "it's.c".into()]);
+        plan.pass_options = Some("-bf-verbose\n-bf-max-ways=8".into());
+        let words = shlex::split(plan.shell().trim_end()).unwrap();
+        assert_eq!(words, ["BF_PASS_OPTS=-bf-verbose\n-bf-max-ways=8", "/usr/bin/clang", "-DX=\"a b\"", "it's.c"]);
+    }
+}

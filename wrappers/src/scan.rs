@@ -319,3 +319,169 @@ fn is_foreign(triple: &str) -> bool {
     let rest: Vec<_> = parts.collect();
     arch != std::env::consts::ARCH || !rest.contains(&"linux") || !matches!(rest.last(), Some(&("gnu" | "linux")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response;
+
+    /// Words by white space, as they would stand on a command line.
+    fn scan_line(line: &str) -> Scan {
+        scan(&response::expand(response::split(line.as_bytes())))
+    }
+
+    #[test]
+    fn only_a_command_that_ends_in_a_link_links() {
+        for line in [
+            "a.c",
+            "a.o -o a",
+            "-O2 -MD -MF a.d a.c",
+            "-x c -",
+            "-x c a -o b",
+            "a.c b.h",
+            "-shared -Wl,--whole-archive,liba.a",
+            "-Xlinker -v",
+            "-### a.c",
+            "-v a.c",
+            "-o -c a.c",
+            "-Xclang -E a.c",
+            "-include -c a.c",
+            "-flto=thin a.o",
+            "-lfoo",
+            "-- a.c",
+            "x.S",
+            "--driver-mode=g++ a.cc",
+        ] {
+            assert!(scan_line(line).links, "{line}");
+        }
+        for line in [
+            "",
+            "-v",
+            "-###",
+            "--version",
+            "-dumpmachine a.c",
+            "-print-search-dirs",
+            "-print-prog-name=ld",
+            "--print-resource-dir",
+            "-c a.c",
+            "-S a.c",
+            "-E a.c",
+            "-M a.c",
+            "-MM a.c",
+            "-fsyntax-only a.c",
+            "-x c-header a",
+            "-x c++-header -o a.pch a.hpp",
+            "a.h",
+            "a.hpp b.h",
+            "--precompile a.cppm -o a.pcm",
+            "-fmodule-header=user a.h",
+            "-emit-ast a.c",
+            "--analyze a.c",
+            "-E -",
+            "--driver-mode=cpp a.c",
+            "-o a",
+        ] {
+            assert!(!scan_line(line).links, "{line}");
+        }
+    }
+
+    #[test]
+    fn kind_of_link() {
+        type Check = fn(&Scan) -> bool;
+        let shared: Check = |scan| scan.shared;
+        let static_: Check = |scan| scan.static_;
+        let relocatable: Check = |scan| scan.relocatable;
+        let no_libc: Check = |scan| scan.no_libc;
+        let rpath: Check = |scan| scan.has_rpath;
+        for (line, check, expected) in [
+            ("-shared a.o", shared, true),
+            ("-Wl,-shared a.o", shared, true),
+            ("-o -shared a.o", shared, false),
+            ("-static a.o", static_, true),
+            ("-static-pie a.o", static_, true),
+            ("-static -shared a.o", static_, false),
+            ("-static-libgcc a.o", static_, false),
+            ("-Wl,-static a.o", static_, false),
+            ("-r a.o", relocatable, true),
+            ("-Wl,-z,now,-r a.o", relocatable, true),
+            ("-Xlinker --relocatable a.o", relocatable, true),
+            ("-rdynamic a.o", relocatable, false),
+            ("-nostdlib a.o", no_libc, true),
+            ("-nodefaultlibs a.o", no_libc, true),
+            ("-nostdlib++ a.o", no_libc, false),
+            ("-nostartfiles a.o", no_libc, false),
+            ("-Wl,-rpath,/x a.o", rpath, true),
+            ("-Wl,-rpath=/x a.o", rpath, true),
+            ("-Wl,-R,/x a.o", rpath, true),
+            ("-Xlinker --rpath -Xlinker /x a.o", rpath, true),
+            ("-Wl,-rpath-link,/x a.o", rpath, false),
+        ] {
+            assert_eq!(check(&scan_line(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn targets_that_are_not_instrumented() {
+        let arch = std::env::consts::ARCH;
+        for (line, foreign) in [
+            ("-m32 a.c".to_owned(), true),
+            ("-m32 -m64 a.c".to_owned(), false),
+            ("-target wasm32-wasi a.c".to_owned(), true),
+            ("--target=wasm32 a.c".to_owned(), true),
+            (format!("--target={arch}-pc-linux-gnu a.c"), false),
+            (format!("-target {arch}-linux-gnu a.c"), false),
+            (format!("--target={arch}-linux-musl a.c"), true),
+            (format!("--target={arch}-unknown-none-elf a.c"), true),
+            (format!("--target={arch}-w64-mingw32 a.c"), true),
+        ] {
+            assert_eq!(scan_line(&line).foreign_target, foreign, "{line}");
+        }
+    }
+
+    #[test]
+    fn code_without_a_c_library_is_freestanding() {
+        for (line, freestanding) in [
+            ("-ffreestanding -c a.c", true),
+            ("-ffreestanding -fhosted -c a.c", false),
+            ("-mcmodel=kernel -c a.c", true),
+            ("-nostdinc -c a.c", false),
+        ] {
+            assert_eq!(scan_line(line).freestanding, freestanding, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_runtime_goes_where_it_is_read_as_a_library_and_before_the_c_library() {
+        for (line, at, language) in [
+            ("a.c", None, None),
+            ("-x c a", None, Some("c")),
+            ("-xc a -x none b.o", None, None),
+            ("-x c -O2 -- a", Some(3), Some("c")),
+            ("a.o -lm -lc -x c b", Some(2), None),
+            ("a.o -l c", Some(1), None),
+            ("a.o /usr/lib/libc.so.6", Some(1), None),
+            ("a.o -lcrypto", None, None),
+        ] {
+            let scan = scan_line(line);
+            assert_eq!((scan.runtime_before, scan.language.as_deref()), (at, language), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_option_and_its_value_may_be_parted_by_a_response_file() {
+        let words = [
+            Word { given: "@one".into(), expansion: Some(vec!["a.c".into(), "-o".into()]) },
+            Word { given: "-c".into(), expansion: None },
+        ];
+        assert!(scan(&words).links, "-c is the output's name here");
+    }
+
+    #[test]
+    fn our_pass_and_other_drivers_are_seen() {
+        assert!(scan_line("-fpass-plugin=/p/lib/bf/libbf_pass-22.so -c a.c").has_pass);
+        assert!(!scan_line("-fpass-plugin=/p/other.so -c a.c").has_pass);
+        assert!(scan_line("-cc1 -emit-obj a.c").not_gcc_like);
+        assert!(scan_line("--driver-mode=cl a.c").not_gcc_like);
+        assert!(!scan_line("a.c -cc1").not_gcc_like);
+    }
+}
