@@ -1,1 +1,94 @@
-//! To be written.
+//! Lives in the user's process: accesses in, a profile file out.
+//!
+//! Comes in: words that instrumented code writes into a buffer of its own thread, described by the static tables of
+//! `bf-abi`. Goes out: a profile (and a trace, when asked for), written when the process ends, whatever way it ends. It
+//! must never print to the program's standard output, change its exit code, allocate from its heap, or let it see a
+//! changed `errno`, signal mask or signal disposition.
+//!
+//! # What can interrupt what
+//!
+//! - **Everything the runtime does runs with all signals blocked** ([`quiet::Quiet`]). So no handler of the program ever
+//!   sees the runtime half-way, a thread that runs program code never holds a lock of the runtime, and the handler of a
+//!   fatal signal can take every lock: its holders are other threads, and they go on running.
+//! - **Everything that goes deep runs on a stack of the runtime** ([`stack`]), because the program's may be a small
+//!   thread stack, a coroutine or an alternate signal stack, or may be what has just overflowed.
+//! - Instrumented code itself can be interrupted anywhere, also between reading the cursor and storing the new one. A
+//!   handler that recorded into the same buffer would then be overwritten. So a handler of the program is entered
+//!   through [`signals`], which gives it a buffer of its own ([`thread`] has the order in which they are read).
+//! - Two buffers alternate per thread: stores that a segment still owes, should a handler installed behind our back
+//!   have emptied the buffer meanwhile, land in the buffer that is not in use, which is zeroed before it is used again.
+//!
+//! # Locks
+//!
+//! Taken in this order: output, calipers, registry, one or all threads, modules, log and trace. `fork` takes the first
+//! four, so the child finds them all free.
+
+mod alloc;
+mod calipers;
+mod checkpoint;
+mod decode;
+mod env;
+mod exec;
+mod fork;
+mod log;
+mod modules;
+mod names;
+mod output;
+mod process;
+mod quiet;
+mod signals;
+mod sink;
+mod stack;
+mod thread;
+mod tls;
+mod topology;
+
+use bf_abi::Module;
+
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
+/// Called by instrumented code when its segment of `words` words does not fit: see `bf-abi`.
+///
+/// # Safety
+///
+/// Only for code that keeps to the recording protocol of `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bf_flush(words: u64) -> *mut u64 {
+    thread::flush(words)
+}
+
+/// Called once per instrumented module by its constructor.
+///
+/// # Safety
+///
+/// `module` and everything it points to follow the layout of `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bf_register_module(module: *const Module) {
+    let _quiet = quiet::Quiet::enter();
+    // SAFETY:
+    // - the caller vouches for the layout of `module`
+    unsafe { modules::register(module) };
+}
+
+/// The library's constructor.
+extern "C" fn constructor() {
+    let _quiet = quiet::Quiet::enter();
+    process::init();
+}
+
+/// The library's destructor: after the program's `atexit` handlers and static destructors.
+extern "C" fn destructor() {
+    let _quiet = quiet::Quiet::enter();
+    process::end(&bf_profile::EndReason::Exit);
+}
+
+// The numbers order the two in a statically linked program: first constructor, last destructor.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array.00099")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array.00099")]
+static DESTRUCTOR: extern "C" fn() = destructor;

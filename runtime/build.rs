@@ -1,0 +1,27 @@
+//! Compiles the C part (thread-local state, variadic `exec`, stack switch) and says which of its symbols the shared
+//! library exports.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+/// The allocator that C code linked into the runtime (zstd) would call: all of it goes to the runtime's own.
+const WRAPPED: [&str; 4] = ["malloc", "calloc", "realloc", "free"];
+
+fn main() {
+    println!("cargo:rerun-if-changed=src/shim.c");
+    println!("cargo:rerun-if-changed=exports.txt");
+    cc::Build::new().file("src/shim.c").flag("-ftls-model=initial-exec").warnings(true).compile("bf_rt_shim");
+
+    // rustc exports only what Rust defines; a second version script adds the thread-local that C defines.
+    let script = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("exports.map");
+    fs::write(&script, "{ global: bf_tls; };\n").expect("OUT_DIR is writable");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libbf_rt.so");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // What the runtime calls under a name that it exports is its own, whatever the program defines.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
+    for name in WRAPPED {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap={name}");
+    }
+}

@@ -1,0 +1,134 @@
+//! What counts, and under which tag: process-wide, changed by the program through `bf.h`.
+
+use crate::process::lock;
+use crate::quiet::Quiet;
+use crate::sink::Mode;
+use crate::{log, process, thread};
+use bf_collect::Bucket;
+use std::ffi::{CStr, c_char};
+use std::sync::Mutex;
+
+/// Names that a program can give; with "" and the name for all further ones they fill the buckets 1 ..= 255.
+const MOST_TAGS: usize = 253;
+/// Stands for all tags beyond the limit.
+const MORE_TAGS: &str = "(more tags)";
+
+struct Calipers {
+    /// `bf_start` calls minus `bf_stop` calls; counting is on from 0 up.
+    depth: i64,
+    /// Index into [`TAGS`].
+    tag: u8,
+    /// What becomes of accesses while counting is off.
+    off: Mode,
+}
+
+static CALIPERS: Mutex<Calipers> = Mutex::new(Calipers { depth: 0, tag: 0, off: Mode::Feed(Bucket::UNCOUNTED) });
+
+impl Calipers {
+    fn mode(&self) -> Mode {
+        if self.depth < 0 { self.off } else { Mode::Feed(Bucket(self.tag + 1)) }
+    }
+
+    fn tag(&mut self, name: &str) {
+        let mut tags = lock(&TAGS);
+        if tags.is_empty() {
+            tags.push(String::new());
+        }
+        let known = |tags: &[String], name| tags.iter().position(|tag| tag == name);
+        let add = |tags: &mut Vec<String>, name: &str| {
+            tags.push(name.to_owned());
+            tags.len() - 1
+        };
+        let index = known(&tags, name).or_else(|| known(&tags, MORE_TAGS).filter(|_| tags.len() > MOST_TAGS));
+        let index = index.unwrap_or_else(|| {
+            if tags.len() <= MOST_TAGS {
+                return add(&mut tags, name);
+            }
+            log::remark(format!("more than {MOST_TAGS} tags: the others count as {MORE_TAGS:?}"));
+            add(&mut tags, MORE_TAGS)
+        });
+        self.tag = index as u8;
+    }
+}
+
+/// The names given so far, "" first; empty before the first. A leaf of the lock order.
+static TAGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// References made while counting is off are none, instead of moving the stacks uncounted.
+pub fn ignore_stopped() {
+    lock(&CALIPERS).off = Mode::Ignore;
+}
+
+/// What becomes of an access made now. For a new thread, under the registry's lock: then no change can be missed.
+pub fn mode() -> Mode {
+    *lock(&MODE)
+}
+
+/// The names given so far; index 0 is "".
+pub fn tags() -> Vec<String> {
+    let mut tags = lock(&TAGS).clone();
+    if tags.is_empty() {
+        tags.push(String::new());
+    }
+    tags
+}
+
+/// The tag that a bucket stands for.
+pub fn tag_name(bucket: Bucket) -> String {
+    let index = usize::from(bucket.0) - 1;
+    lock(&TAGS).get(index).cloned().unwrap_or_default()
+}
+
+/// What [`mode`] gives: apart from [`CALIPERS`], which is locked before the registry.
+static MODE: Mutex<Mode> = Mutex::new(Mode::Feed(Bucket::FIRST));
+
+fn change(with: impl FnOnce(&mut Calipers)) {
+    let _quiet = Quiet::enter();
+    process::init();
+    if process::off() {
+        return;
+    }
+    let mut calipers = lock(&CALIPERS);
+    with(&mut calipers);
+    let mode = calipers.mode();
+    let registry = thread::registry();
+    if std::mem::replace(&mut *lock(&MODE), mode) == mode {
+        return;
+    }
+    for thread in &registry.live {
+        thread.inner().change(mode);
+    }
+}
+
+/// Keeps the program's settings as they are until it is dropped: for `fork`.
+pub fn hold() -> impl Sized {
+    (lock(&CALIPERS), lock(&MODE), lock(&TAGS))
+}
+
+/// Counting is on while `bf_start` was called at least as often as `bf_stop`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn bf_start() {
+    change(|calipers| calipers.depth += 1);
+}
+
+/// See [`bf_start`].
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn bf_stop() {
+    change(|calipers| calipers.depth -= 1);
+}
+
+/// From now on accesses count under `name`; null and "" are no tag.
+///
+/// # Safety
+///
+/// `name` is null or NUL-terminated.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn bf_tag(name: *const c_char) {
+    let name = match name.is_null() {
+        true => c"",
+        // SAFETY:
+        // - the caller's obligation
+        false => unsafe { CStr::from_ptr(name) },
+    };
+    change(|calipers| calipers.tag(&name.to_string_lossy()));
+}

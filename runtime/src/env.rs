@@ -1,0 +1,158 @@
+//! The `BF_*` variables, read once. A bad one is remarked on and otherwise as if it were not there.
+
+use bf_collect::Config;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::time::Duration;
+
+/// What the environment asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `BF_PROFILE`: pattern of the profile's name.
+    pub profile: Option<Vec<u8>>,
+    /// `BF_TRACE`: pattern of the trace's name.
+    pub trace: Option<Vec<u8>>,
+    /// `BF_LINE_SIZE`: in place of what the modules ask for. Ascending, none twice; empty if not given.
+    pub line_sizes: Vec<u32>,
+    /// `BF_MAX_SET_BITS`.
+    pub max_set_bits: Option<u32>,
+    /// `BF_MAX_WAYS`.
+    pub max_ways: Option<u32>,
+    /// `BF_CHECKPOINT`: time between checkpoints.
+    pub checkpoint: Option<Duration>,
+    /// `BF_STOP=ignore`.
+    pub stop_ignores: bool,
+    /// `BF_VERBOSE=1`.
+    pub verbose: bool,
+    /// `BF_DISABLE=1`.
+    pub disable: bool,
+    /// One line for every variable that is unknown or bad.
+    pub remarks: Vec<String>,
+}
+
+/// Used when compiling only; no business of ours.
+const COMPILE_TIME: &[&str] = &["BF_OPTS"];
+
+impl Options {
+    /// Picks the `BF_*` ones out of all variables.
+    pub fn read(variables: impl Iterator<Item = (OsString, OsString)>) -> Self {
+        let mut options = Self::default();
+        for (name, value) in variables {
+            if !name.as_bytes().starts_with(b"BF_") {
+                continue;
+            }
+            let name = name.to_string_lossy();
+            if let Err(problem) = options.set(&name, value) {
+                options.remarks.push(format!("{name}: {problem}, ignored"));
+            }
+        }
+        options.remarks.sort();
+        options
+    }
+
+    fn set(&mut self, name: &str, value: OsString) -> Result<(), String> {
+        let text = value.to_string_lossy().trim().to_owned();
+        match name {
+            "BF_PROFILE" => self.profile = Some(value.into_vec()).filter(|pattern| !pattern.is_empty()),
+            "BF_TRACE" => self.trace = Some(value.into_vec()).filter(|pattern| !pattern.is_empty()),
+            "BF_LINE_SIZE" => self.line_sizes = line_sizes(&text)?,
+            "BF_MAX_SET_BITS" => self.max_set_bits = Some(number(&text, 0, 24)?),
+            "BF_MAX_WAYS" => self.max_ways = Some(number(&text, 1, 255)?),
+            "BF_CHECKPOINT" => self.checkpoint = seconds(&text)?,
+            "BF_STOP" if text == "ignore" => self.stop_ignores = true,
+            "BF_STOP" => return Err(format!("{text:?} is not \"ignore\"")),
+            "BF_VERBOSE" => self.verbose = flag(&text)?,
+            "BF_DISABLE" => self.disable = flag(&text)?,
+            _ if COMPILE_TIME.contains(&name) => {}
+            _ => return Err("no variable of bf".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+fn flag(text: &str) -> Result<bool, String> {
+    match text {
+        "" | "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(format!("{text:?} is neither 0 nor 1")),
+    }
+}
+
+fn number(text: &str, least: u32, most: u32) -> Result<u32, String> {
+    let number = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("{number} is not in {least}..={most}")) }
+}
+
+fn seconds(text: &str) -> Result<Option<Duration>, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is no time"))?;
+    Ok(Some(time).filter(|time| !time.is_zero()))
+}
+
+fn line_sizes(text: &str) -> Result<Vec<u32>, String> {
+    let mut sizes = Vec::new();
+    for part in text.split(',') {
+        let size = part.trim().parse().map_err(|_| format!("{part:?} is no line size"))?;
+        if !Config::is_line_size(size) {
+            return Err(format!("a line of {size} bytes is no power of two in 8..=1073741824"));
+        }
+        sizes.push(size);
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    Ok(sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Options {
+        Options::read(variables.iter().map(|&(name, value)| (name.into(), value.into())))
+    }
+
+    #[test]
+    fn good_values_are_taken() {
+        let options = read(&[
+            ("BF_LINE_SIZE", "128, 64,64"),
+            ("BF_MAX_SET_BITS", "0"),
+            ("BF_MAX_WAYS", "255"),
+            ("BF_CHECKPOINT", "0.5"),
+            ("BF_STOP", "ignore"),
+            ("BF_VERBOSE", "1"),
+            ("BF_OPTS", "-bf-verbose"),
+            ("HOME", "/"),
+        ]);
+        let want = Options {
+            line_sizes: vec![64, 128],
+            max_set_bits: Some(0),
+            max_ways: Some(255),
+            checkpoint: Some(Duration::from_millis(500)),
+            stop_ignores: true,
+            verbose: true,
+            ..Options::default()
+        };
+        assert_eq!(options, want);
+    }
+
+    #[test]
+    fn bad_and_unknown_ones_are_remarked_on() {
+        let options = read(&[
+            ("BF_LINE_SIZE", "48"),
+            ("BF_MAX_SET_BITS", "25"),
+            ("BF_MAX_WAYS", "many"),
+            ("BF_CHECKPOINT", "-1"),
+            ("BF_STOP", "yes"),
+            ("BF_PROFIEL", "x"),
+        ]);
+        let remarks = [
+            "BF_CHECKPOINT: \"-1\" is no time, ignored",
+            "BF_LINE_SIZE: a line of 48 bytes is no power of two in 8..=1073741824, ignored",
+            "BF_MAX_SET_BITS: 25 is not in 0..=24, ignored",
+            "BF_MAX_WAYS: \"many\" is no number, ignored",
+            "BF_PROFIEL: no variable of bf, ignored",
+            "BF_STOP: \"yes\" is not \"ignore\", ignored",
+        ];
+        assert_eq!(options, Options { remarks: remarks.map(str::to_owned).to_vec(), ..Options::default() });
+    }
+}

@@ -1,0 +1,64 @@
+//! `fork`: the child finds everything at rest, and begins with empty stacks, zero counts and a file of its own.
+
+use crate::quiet::Quiet;
+use crate::{calipers, log, modules, output, process, thread};
+use std::cell::UnsafeCell;
+use std::sync::MutexGuard;
+
+/// Locks that are only held, whatever they guard.
+trait Hold {}
+impl<T> Hold for T {}
+
+/// What is held while the process forks; dropped in the order of the fields.
+struct AtRest {
+    _inner: [Box<dyn Hold>; 2],
+    _threads: Vec<MutexGuard<'static, thread::Inner>>,
+    registry: MutexGuard<'static, thread::Registry>,
+    _outer: [Box<dyn Hold>; 2],
+    _quiet: Quiet,
+}
+
+struct Slot(UnsafeCell<Option<AtRest>>);
+
+// SAFETY:
+// - touched only by the thread that forks, between `prepare` and `parent` or `child`, and glibc runs one fork at a time
+unsafe impl Sync for Slot {}
+
+static AT_REST: Slot = Slot(UnsafeCell::new(None));
+
+/// Has the functions below called around each `fork`.
+pub fn install() {
+    // SAFETY:
+    // - the handlers are functions of this library, which is never unloaded
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
+
+/// Takes the locks, in the order of `lib.rs`.
+unsafe extern "C" fn prepare() {
+    let quiet = Quiet::enter();
+    // What was recorded so far is the parent's alone.
+    thread::drain_mine();
+    let outer: [Box<dyn Hold>; 2] = [Box::new(output::hold()), Box::new(calipers::hold())];
+    let registry = thread::registry();
+    let threads = registry.live.iter().map(|thread| thread.inner()).collect();
+    let inner: [Box<dyn Hold>; 2] = [Box::new(modules::hold()), Box::new(log::hold())];
+    let at_rest = AtRest { _inner: inner, _threads: threads, registry, _outer: outer, _quiet: quiet };
+    // SAFETY:
+    // - see `Slot`
+    unsafe { *AT_REST.0.get() = Some(at_rest) };
+}
+
+unsafe extern "C" fn parent() {
+    // SAFETY:
+    // - see `Slot`
+    drop(unsafe { (*AT_REST.0.get()).take() });
+}
+
+unsafe extern "C" fn child() {
+    // SAFETY:
+    // - see `Slot`
+    let Some(at_rest) = (unsafe { (*AT_REST.0.get()).take() }) else { return };
+    let AtRest { _inner, _threads, mut registry, _outer, _quiet } = at_rest;
+    drop((_inner, _threads, _outer));
+    process::begin_child(&mut registry);
+}

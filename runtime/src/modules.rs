@@ -1,0 +1,146 @@
+//! The instrumented modules of the process: their names, their wishes, and the callees they do not define.
+
+use crate::process::lock;
+use crate::{log, process};
+use bf_abi::{ABI_VERSION, Module, Segment};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CStr, c_char};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+static KNOWN: Mutex<Known> = Mutex::new(Known::new());
+/// Whether a module of another layout was met: then nothing can be read any more.
+static FOREIGN: AtomicBool = AtomicBool::new(false);
+
+/// Everything registered so far. Names are copied: a module may be unloaded.
+pub struct Known {
+    /// Source file names.
+    pub names: BTreeSet<String>,
+    /// Functions defined in instrumented code.
+    pub functions: BTreeSet<String>,
+    /// Line sizes asked for.
+    pub line_sizes: BTreeSet<u32>,
+    /// The largest `-bf-max-set-bits`; 0 if none.
+    pub max_set_bits: u32,
+    /// The largest `-bf-max-ways`; 0 if none.
+    pub max_ways: u32,
+    /// Callee names by number; number 0 is no callee.
+    pub callees: Vec<String>,
+    numbers: BTreeMap<String, u32>,
+    /// By address of the module: the numbers of its callees.
+    modules: BTreeMap<usize, Vec<u32>>,
+}
+
+impl Known {
+    const fn new() -> Self {
+        Self {
+            names: BTreeSet::new(),
+            functions: BTreeSet::new(),
+            line_sizes: BTreeSet::new(),
+            max_set_bits: 0,
+            max_ways: 0,
+            callees: Vec::new(),
+            numbers: BTreeMap::new(),
+            modules: BTreeMap::new(),
+        }
+    }
+
+    fn intern(&mut self, name: String) -> u32 {
+        if self.callees.is_empty() {
+            self.callees.push(String::new());
+        }
+        let next = self.callees.len() as u32;
+        let number = *self.numbers.entry(name.clone()).or_insert(next);
+        if number == next {
+            self.callees.push(name);
+        }
+        number
+    }
+}
+
+/// Gives `read` what is registered.
+pub fn with<R>(read: impl FnOnce(&Known) -> R) -> R {
+    read(&lock(&KNOWN))
+}
+
+/// Keeps the modules as they are until it is dropped: for `fork`.
+pub fn hold() -> impl Sized {
+    lock(&KNOWN)
+}
+
+/// Whether buffers cannot be read because a module of another layout takes part.
+pub fn foreign() -> bool {
+    FOREIGN.load(Ordering::Relaxed)
+}
+
+/// Takes note of a module.
+///
+/// # Safety
+///
+/// `module` follows the layout of `bf-abi`, as far as its `type_size` says.
+pub unsafe fn register(module: *const Module) {
+    // SAFETY:
+    // - the first two fields have the same place in every version
+    let (size, version, name) = unsafe { ((*module).type_size, (*module).abi_version, (*module).name) };
+    if version != ABI_VERSION || (size as usize) < size_of::<Module>() {
+        FOREIGN.store(true, Ordering::Relaxed);
+        log::remark(format!(
+            "a module was compiled for layout {version} of the recording, this runtime reads {ABI_VERSION}: nothing is recorded"
+        ));
+        return;
+    }
+    // SAFETY:
+    // - this version's layout, all of it present
+    let fields = unsafe { &*module };
+    // SAFETY:
+    // - the names are NUL-terminated, as many as the counts say; line sizes likewise
+    let (name, functions, callees, line_sizes) = unsafe {
+        (
+            strings(name, 1).pop().unwrap_or_default(),
+            strings(fields.functions, fields.n_functions),
+            strings(fields.callees, fields.n_callees),
+            match fields.line_sizes.is_null() {
+                true => &[][..],
+                false => std::slice::from_raw_parts(fields.line_sizes, fields.n_line_sizes as usize),
+            },
+        )
+    };
+    if let Some(late) = process::missing(line_sizes, fields.max_set_bits, fields.max_ways) {
+        log::remark(format!("{name} was loaded after recording began, too late for its {late}"));
+    }
+    let mut known = lock(&KNOWN);
+    let numbers = callees.into_iter().map(|callee| known.intern(callee)).collect();
+    known.modules.insert(module as usize, numbers);
+    known.names.insert(name);
+    known.functions.extend(functions);
+    known.line_sizes.extend(line_sizes);
+    known.max_set_bits = known.max_set_bits.max(fields.max_set_bits);
+    known.max_ways = known.max_ways.max(fields.max_ways);
+}
+
+/// The number of the segment's callee, from now on in `id`; 0 if its module never registered.
+pub fn number(segment: &Segment, id: &AtomicU32) -> u32 {
+    let known = lock(&KNOWN);
+    let numbers = known.modules.get(&(segment.module as usize));
+    let number = numbers.and_then(|numbers| numbers.get(segment.callee as usize - 1)).copied().unwrap_or(0);
+    id.store(number, Ordering::Relaxed);
+    number
+}
+
+/// # Safety
+///
+/// `n` NUL-terminated strings lie at `at`, one after the other; or `at` is null.
+unsafe fn strings(mut at: *const c_char, n: u32) -> Vec<String> {
+    if at.is_null() {
+        return Vec::new();
+    }
+    let mut strings = Vec::with_capacity(n as usize);
+    for _ in 0..n {
+        // SAFETY:
+        // - the caller's strings; `at` moves from each to the one behind its NUL
+        let string = unsafe { CStr::from_ptr(at) };
+        at = at.wrapping_add(string.count_bytes() + 1);
+        strings.push(string.to_string_lossy().into_owned());
+    }
+    strings
+}

@@ -1,0 +1,322 @@
+//! The process: its beginning, its session, its children, its end.
+
+use crate::env::Options;
+use crate::names::{self, Facts};
+use crate::{calipers, checkpoint, fork, log, modules, output, quiet::Quiet, signals, thread};
+use bf_collect::{Batch, Bucket, Config, Session};
+use bf_profile::EndReason;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The process that `init` or the last `fork` recorded. Another pid means: not ours to write for (`vfork`, raw `clone`).
+static PID: AtomicU32 = AtomicU32::new(0);
+static OFF: AtomicBool = AtomicBool::new(false);
+static FINISHED: AtomicBool = AtomicBool::new(false);
+static READY: AtomicBool = AtomicBool::new(false);
+static OPTIONS: OnceLock<Options> = OnceLock::new();
+static IDENTITY: Mutex<Option<Identity>> = Mutex::new(None);
+static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(std::ptr::null_mut());
+
+/// How long the end of a process waits for locks that other threads hold: they may be feeding a very long range.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Who this process is; another for each fork.
+#[derive(Clone)]
+pub struct Identity {
+    /// What names are made of.
+    pub facts: Facts,
+    /// Nanoseconds since the epoch.
+    pub start_ns: u64,
+    /// The same moment.
+    pub start: Instant,
+    /// Where the profile goes.
+    pub profile: PathBuf,
+    /// Where the trace goes, if one is asked for.
+    pub trace: Option<PathBuf>,
+}
+
+/// Where the accesses of this process go.
+pub struct Recorder {
+    session: Session,
+    trace: Option<Mutex<output::Trace>>,
+}
+
+impl Recorder {
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// A place for a new thread.
+    pub fn take_slot(&self) -> u32 {
+        self.traced(|| self.session.take_slot(), |trace, &slot| trace.taken(slot))
+    }
+
+    /// The thread on this slot ended.
+    pub fn release_slot(&self, slot: u32) {
+        self.traced(|| self.session.release_slot(slot), |trace, ()| trace.released(slot));
+    }
+
+    /// Takes a batch.
+    pub fn feed(&self, slot: u32, batch: &Batch, bucket: Bucket) {
+        self.traced(|| self.session.feed(slot, batch, bucket), |trace, ()| trace.batch(slot, batch, bucket));
+    }
+
+    /// The trace, if there is one.
+    pub fn trace(&self) -> Option<MutexGuard<'_, output::Trace>> {
+        self.trace.as_ref().and_then(lock_for)
+    }
+
+    /// In a child process: the trace is the parent's.
+    fn abandon_trace(&self) {
+        if let Some(trace) = &self.trace {
+            // Its threads are at rest, so nobody of this process holds it.
+            lock(trace).abandon();
+        }
+    }
+
+    /// Does one thing to session and trace, the trace's lock held over both: so they see the same order.
+    fn traced<R>(&self, work: impl FnOnce() -> R, write: impl FnOnce(&mut output::Trace, &R)) -> R {
+        let trace = self.trace.as_ref().map(lock);
+        let result = work();
+        if let Some(mut trace) = trace {
+            write(&mut trace, &result);
+        }
+        result
+    }
+}
+
+/// Locks a mutex of the runtime. None is ever poisoned: a panic ends the process.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks a mutex, unless that takes longer than [`PATIENCE`].
+pub fn lock_for<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    let begin = Instant::now();
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) if begin.elapsed() > PATIENCE => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
+        }
+    }
+}
+
+/// Whether nothing is recorded.
+pub fn off() -> bool {
+    OFF.load(Ordering::Relaxed) || modules::foreign()
+}
+
+/// Whether the last profile was written.
+pub fn finished() -> bool {
+    FINISHED.load(Ordering::Relaxed)
+}
+
+/// What the environment asks for.
+pub fn options() -> &'static Options {
+    OPTIONS.get_or_init(|| Options::read(std::env::vars_os()))
+}
+
+/// Whether this is the process that was recorded, not a `vfork` child in its memory.
+pub fn is_mine() -> bool {
+    std::process::id() == PID.load(Ordering::Relaxed)
+}
+
+/// Who this process is.
+pub fn identity() -> Option<Identity> {
+    lock(&IDENTITY).clone()
+}
+
+/// The session's owner, once recording has begun.
+pub fn recorder() -> Option<&'static Recorder> {
+    // SAFETY:
+    // - null, or a box that was leaked
+    unsafe { RECORDER.load(Ordering::Acquire).as_ref() }
+}
+
+/// The beginning: once, in the library's constructor or before, if code of others runs earlier.
+pub fn init() {
+    static ONCE: Once = Once::new();
+    if READY.load(Ordering::Acquire) {
+        return;
+    }
+    ONCE.call_once(|| {
+        // SAFETY:
+        // - before the first allocation, once: a child process then finds the allocator's lock free
+        unsafe { dlmalloc::enable_alloc_after_fork() };
+        let options = options();
+        log::set_verbose(options.verbose);
+        if options.disable {
+            OFF.store(true, Ordering::Relaxed);
+        } else {
+            start(options);
+        }
+        READY.store(true, Ordering::Release);
+    });
+}
+
+fn start(options: &Options) {
+    options.remarks.iter().cloned().for_each(log::remark);
+    if options.stop_ignores {
+        calipers::ignore_stopped();
+    }
+    PID.store(std::process::id(), Ordering::Relaxed);
+    *lock(&IDENTITY) = Some(identify(lineage::is_descendant()));
+    lineage::mark();
+    checkpoint::begin();
+    signals::install();
+    fork::install();
+    thread::install();
+    // SAFETY:
+    // - the handler is a function of this library, which is never unloaded
+    unsafe { at_quick_exit(at_quick_exit_handler) };
+}
+
+unsafe extern "C" {
+    fn at_quick_exit(handler: extern "C" fn()) -> i32;
+}
+
+/// The first one registered, so the last one called.
+extern "C" fn at_quick_exit_handler() {
+    let _quiet = Quiet::enter();
+    end(&EndReason::QuickExit);
+}
+
+fn identify(descendant: bool) -> Identity {
+    let start_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64);
+    let facts = Facts {
+        executable: output::executable(),
+        pid: std::process::id(),
+        host: output::host(),
+        rank: output::rank(),
+        start: start_ns / 1_000_000_000,
+        directory: std::env::current_dir().unwrap_or_default(),
+        descendant,
+    };
+    let taken = |path: &std::path::Path| path.symlink_metadata().is_ok();
+    let options = options();
+    Identity {
+        profile: names::path(options.profile.as_deref().unwrap_or(names::DEFAULT), &facts, taken),
+        trace: options.trace.as_deref().map(|pattern| names::path(pattern, &facts, taken)),
+        facts,
+        start_ns,
+        start: Instant::now(),
+    }
+}
+
+/// How a program knows that it descends from one that wrote a profile, also across `exec`, and also where programs
+/// that were not instrumented (a shell) stand in between. The environment would show in the output of programs that
+/// print it. The kernel hands a thread's timer slack on to its children and keeps it across `exec`; nobody looks at
+/// it, and 0.7 us more on top of the usual 50 us make no difference to timers.
+mod lineage {
+    use crate::log;
+
+    const USUAL: i32 = 50_000;
+    const MARK: i32 = 50_733;
+
+    fn slack() -> i32 {
+        // SAFETY:
+        // - takes no pointers
+        unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) }
+    }
+
+    pub fn is_descendant() -> bool {
+        slack() == MARK
+    }
+
+    pub fn mark() {
+        match slack() {
+            MARK => {}
+            // SAFETY:
+            // - takes no pointers
+            USUAL => drop(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, MARK as libc::c_ulong, 0, 0, 0) }),
+            other => log::say(&format!("timer slack is {other} ns: programs started from here count as first ones")),
+        }
+    }
+}
+
+/// In a fresh child process: it is somebody else, and what its parent recorded is not its own. The caller has every lock.
+pub fn begin_child(registry: &mut thread::Registry) {
+    PID.store(std::process::id(), Ordering::Relaxed);
+    FINISHED.store(false, Ordering::Relaxed);
+    *lock(&IDENTITY) = Some(identify(true));
+    checkpoint::begin();
+    if let Some(old) = recorder() {
+        old.abandon_trace();
+        registry.begin_again(begin_recorder());
+    }
+}
+
+/// What the session keeps, from the environment and the modules so far.
+pub fn config() -> Config {
+    let (options, default) = (options(), Config::default());
+    modules::with(|known| {
+        let mut line_sizes = options.line_sizes.clone();
+        if line_sizes.is_empty() {
+            line_sizes = known.line_sizes.iter().copied().filter(|&size| Config::is_line_size(size)).collect();
+        }
+        if line_sizes.is_empty() {
+            line_sizes = default.line_sizes;
+        }
+        let mut limits = default.limits;
+        if known.max_set_bits > 0 {
+            limits.max_set_bits = known.max_set_bits.min(24);
+        }
+        if known.max_ways > 0 {
+            limits.max_ways = known.max_ways.min(255);
+        }
+        limits.max_set_bits = options.max_set_bits.map_or(limits.max_set_bits, |bits| bits.max(known.max_set_bits));
+        limits.max_ways = options.max_ways.map_or(limits.max_ways, |ways| ways.max(known.max_ways));
+        Config { line_sizes, limits }
+    })
+}
+
+/// What a module asks for that the running session does not keep, in words; `None` if there is nothing.
+pub fn missing(line_sizes: &[u32], max_set_bits: u32, max_ways: u32) -> Option<String> {
+    let config = recorder()?.session.config();
+    let options = options();
+    let late = |size: &&u32| options.line_sizes.is_empty() && !config.line_sizes.contains(size);
+    let mut wishes: Vec<_> = line_sizes.iter().filter(late).map(|size| format!("-bf-line-size={size}")).collect();
+    if max_set_bits > config.limits.max_set_bits {
+        wishes.push(format!("-bf-max-set-bits={max_set_bits}"));
+    }
+    if max_ways > config.limits.max_ways {
+        wishes.push(format!("-bf-max-ways={max_ways}"));
+    }
+    if wishes.is_empty() { None } else { Some(wishes.join(" ")) }
+}
+
+/// The recorder, begun if need be. Under the registry's lock.
+pub fn begin() -> &'static Recorder {
+    recorder().unwrap_or_else(begin_recorder)
+}
+
+fn begin_recorder() -> &'static Recorder {
+    let config = config();
+    let trace = identity().and_then(|identity| output::Trace::create(&identity, &config)).map(Mutex::new);
+    let fresh = Box::leak(Box::new(Recorder { session: Session::new(config), trace }));
+    RECORDER.store(fresh, Ordering::Release);
+    fresh
+}
+
+/// A profile in case the process ends now; the last one is still to come if it does not.
+pub fn write_without_end(reason: &EndReason) {
+    if !off() && is_mine() && !finished() {
+        output::write(reason);
+    }
+}
+
+/// The profile, for good or for now. Does nothing in a process that is not ours, or that has written its last one.
+pub fn end(reason: &EndReason) {
+    if off() || !is_mine() || finished() {
+        return;
+    }
+    output::write(reason);
+    if !matches!(reason, EndReason::Exec | EndReason::Checkpoint) {
+        FINISHED.store(true, Ordering::Relaxed);
+    }
+}

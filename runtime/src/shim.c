@@ -1,0 +1,119 @@
+/* The part of the runtime that Rust cannot say: an initial-exec thread-local, variadic functions, a stack switch. */
+
+#include <alloca.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* bf_abi::Tls. */
+struct bf_tls {
+    uint64_t cursor, limit, reserved[6];
+};
+__thread struct bf_tls bf_tls __attribute__((tls_model("initial-exec"), visibility("default")));
+
+__attribute__((visibility("hidden"))) struct bf_tls *bf_rt_tls(void) { return &bf_tls; }
+
+/* Calls f(argument) on the stack that ends at `top`, and comes back to this one. */
+__attribute__((visibility("hidden"))) void bf_rt_on_stack(void (*f)(void *), void *argument, void *top);
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".hidden bf_rt_on_stack\n"
+        ".globl bf_rt_on_stack\n"
+        ".type bf_rt_on_stack, @function\n"
+        "bf_rt_on_stack:\n"
+        "  .cfi_startproc\n"
+        "  endbr64\n"
+        "  push %rbp\n"
+        "  .cfi_def_cfa_offset 16\n"
+        "  .cfi_offset %rbp, -16\n"
+        "  mov %rsp, %rbp\n"
+        "  .cfi_def_cfa_register %rbp\n"
+        "  mov %rdx, %rsp\n"
+        "  mov %rdi, %rax\n"
+        "  mov %rsi, %rdi\n"
+        "  call *%rax\n"
+        "  mov %rbp, %rsp\n"
+        "  pop %rbp\n"
+        "  .cfi_def_cfa %rsp, 8\n"
+        "  ret\n"
+        "  .cfi_endproc\n"
+        ".size bf_rt_on_stack, .-bf_rt_on_stack\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".hidden bf_rt_on_stack\n"
+        ".globl bf_rt_on_stack\n"
+        ".type bf_rt_on_stack, %function\n"
+        "bf_rt_on_stack:\n"
+        "  .cfi_startproc\n"
+        "  stp x29, x30, [sp, #-16]!\n"
+        "  .cfi_def_cfa_offset 16\n"
+        "  .cfi_offset 29, -16\n"
+        "  .cfi_offset 30, -8\n"
+        "  mov x29, sp\n"
+        "  .cfi_def_cfa_register 29\n"
+        "  mov sp, x2\n"
+        "  mov x9, x0\n"
+        "  mov x0, x1\n"
+        "  blr x9\n"
+        "  mov sp, x29\n"
+        "  ldp x29, x30, [sp], #16\n"
+        "  ret\n"
+        "  .cfi_endproc\n"
+        ".size bf_rt_on_stack, .-bf_rt_on_stack\n");
+#else
+#error "the runtime knows x86-64 and AArch64"
+#endif
+
+/* execl and friends: gather the arguments as glibc does, then the forms with a vector (exec.rs). */
+int bf_rt_execve(const char *path, char *const argv[], char *const envp[]);
+int bf_rt_execvpe(const char *file, char *const argv[], char *const envp[]);
+extern char **environ;
+
+static size_t count(const char *first, va_list list)
+{
+    va_list copy;
+    size_t n = 0;
+    va_copy(copy, list);
+    for (const char *a = first; a; a = va_arg(copy, const char *))
+        n++;
+    va_end(copy);
+    return n;
+}
+
+static void gather(char **argv, const char *first, va_list *list)
+{
+    for (const char *a = first; a; a = va_arg(*list, const char *))
+        *argv++ = (char *)a;
+    *argv = NULL;
+}
+
+__attribute__((visibility("hidden"))) int bf_rt_execl(const char *path, const char *arg, ...)
+{
+    va_list list;
+    va_start(list, arg);
+    char **argv = alloca((count(arg, list) + 1) * sizeof *argv);
+    gather(argv, arg, &list);
+    va_end(list);
+    return bf_rt_execve(path, argv, environ);
+}
+
+__attribute__((visibility("hidden"))) int bf_rt_execlp(const char *file, const char *arg, ...)
+{
+    va_list list;
+    va_start(list, arg);
+    char **argv = alloca((count(arg, list) + 1) * sizeof *argv);
+    gather(argv, arg, &list);
+    va_end(list);
+    return bf_rt_execvpe(file, argv, environ);
+}
+
+__attribute__((visibility("hidden"))) int bf_rt_execle(const char *path, const char *arg, ...)
+{
+    va_list list;
+    va_start(list, arg);
+    char **argv = alloca((count(arg, list) + 1) * sizeof *argv);
+    gather(argv, arg, &list);
+    char *const *envp = va_arg(list, char *const *);
+    va_end(list);
+    return bf_rt_execve(path, argv, envp);
+}

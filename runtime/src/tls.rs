@@ -1,0 +1,70 @@
+//! This thread's recording state, as instrumented code sees it.
+
+use bf_abi::Tls;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+unsafe extern "C" {
+    safe fn bf_rt_tls() -> NonNull<Tls>;
+}
+
+/// Words of `Tls::reserved` and what they hold.
+mod word {
+    /// Address of the thread's [`crate::thread::Thread`], 0 before the first flush.
+    pub const THREAD: usize = 0;
+    /// How many times the thread's destructor ran.
+    pub const ENDS: usize = 1;
+}
+
+/// A thread's `bf_tls`. The thread writes cursor and limit at any time, others only read the cursor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Cursor(NonNull<Tls>);
+
+// SAFETY:
+// - every field is reached through atomics
+// - a `Cursor` is kept only while its thread is registered, and a thread takes itself off before its thread-locals end
+unsafe impl Send for Cursor {}
+
+impl Cursor {
+    /// That of the calling thread.
+    pub fn mine() -> Self {
+        Self(bf_rt_tls())
+    }
+
+    fn field(&self, index: usize) -> &AtomicU64 {
+        // SAFETY:
+        // - `Tls` is eight consecutive u64, and `index` is below 8 in every use below
+        // - valid for as long as the thread is registered, see `Send` above
+        unsafe { AtomicU64::from_ptr(self.0.as_ptr().cast::<u64>().add(index)) }
+    }
+
+    /// Where the thread's next segment goes.
+    pub fn position(&self) -> *mut u64 {
+        self.field(0).load(Ordering::Acquire) as *mut u64
+    }
+
+    /// One past the buffer.
+    pub fn limit(&self) -> *mut u64 {
+        self.field(1).load(Ordering::Relaxed) as *mut u64
+    }
+
+    /// Gives the thread, which must be the calling one, another place to record.
+    pub fn set(&self, position: *mut u64, limit: *mut u64) {
+        self.field(1).store(limit as u64, Ordering::Relaxed);
+        self.field(0).store(position as u64, Ordering::Release);
+    }
+
+    fn reserved(&self, index: usize) -> &AtomicU64 {
+        self.field(2 + index)
+    }
+
+    /// Address of the thread's record, or 0.
+    pub fn thread(&self) -> &AtomicU64 {
+        self.reserved(word::THREAD)
+    }
+
+    /// How many times the thread's destructor ran.
+    pub fn ends(&self) -> &AtomicU64 {
+        self.reserved(word::ENDS)
+    }
+}
