@@ -253,6 +253,18 @@ impl Buckets {
         Some(self.counts[index].get_or_insert_with(|| Box::new(Counts::new(limits))))
     }
 
+    /// The counters of a counted bucket, for a batch to count in; to be [`Buckets::put`] back.
+    pub(crate) fn take(&mut self, bucket: Bucket) -> Option<Box<Counts>> {
+        self.of(bucket)?;
+        self.counts[usize::from(bucket.0) - 1].take()
+    }
+
+    pub(crate) fn put(&mut self, bucket: Bucket, counts: Option<Box<Counts>>) {
+        if counts.is_some() {
+            self.counts[usize::from(bucket.0) - 1] = counts;
+        }
+    }
+
     /// All histograms; `resident[b]` is the end-of-run part of bucket b, `Bucket::UNCOUNTED` included.
     pub(crate) fn histograms(&self, resident: &[Option<Resident>]) -> Vec<(Bucket, Histograms)> {
         let used = self.counts.iter().enumerate().filter_map(|(i, counts)| Some((i + 1, counts.as_ref()?)));

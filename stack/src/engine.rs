@@ -1,8 +1,9 @@
 //! The fast engine: lines, timeline and sets joined, and the counting of what they say.
 
-use crate::counts::{Buckets, Resident};
+use crate::counts::{Buckets, Counts, Resident};
 use crate::lines::{Id, Lines};
 use crate::sets::{Sets, Time};
+use crate::simd::{self, Instructions, Portable, Vector};
 use crate::timeline::Timeline;
 use crate::{Bucket, Engine, Histograms, Limits, Reference};
 
@@ -22,6 +23,7 @@ pub struct Stack {
     top: Option<(u64, Option<Bucket>)>,
     buckets: Buckets,
     dropped: u64,
+    instructions: Instructions,
 }
 
 impl Stack {
@@ -42,7 +44,18 @@ impl Stack {
             top: None,
             buckets: Buckets::new(limits),
             dropped: 0,
+            instructions: Instructions::best(),
         }
+    }
+
+    /// The same with these instructions, for tests and benches.
+    ///
+    /// # Panics
+    /// If this processor does not have them.
+    #[must_use]
+    pub fn with_instructions(self, instructions: Instructions) -> Self {
+        assert!(instructions.available(), "no such instructions here");
+        Self { instructions, ..self }
     }
 
     /// An empty stack whose clock runs out after `left` references that change the order, for tests of what happens
@@ -60,7 +73,16 @@ impl Stack {
     }
 
     #[inline(always)]
-    fn reference(&mut self, reference: Reference, bucket: Bucket) {
+    pub(crate) fn feed_with<V: Vector>(&mut self, references: &[Reference], bucket: Bucket) {
+        let mut counts = self.buckets.take(bucket);
+        for &reference in references {
+            self.reference::<V>(reference, bucket, counts.as_deref_mut());
+        }
+        self.buckets.put(bucket, counts);
+    }
+
+    #[inline(always)]
+    fn reference<V: Vector>(&mut self, reference: Reference, bucket: Bucket, mut counts: Option<&mut Counts>) {
         let (line, store) = (reference.line(), reference.is_store());
         match self.top {
             Some((top, stored)) if top == line && (!store || stored == Some(bucket)) => {}
@@ -70,43 +92,42 @@ impl Stack {
                     return;
                 };
                 if self.top.is_none_or(|(top, _)| top != line) {
-                    self.move_to_top(line, id, store, bucket);
+                    self.move_to_top::<V>(line, id, store, counts.as_deref_mut());
                 }
                 if store {
-                    self.store(id, bucket);
+                    self.store(id, bucket, counts.as_deref_mut());
                 }
                 self.top = Some((line, store.then_some(bucket)));
             }
         }
-        if let Some(counts) = self.buckets.of(bucket) {
+        if let Some(counts) = counts {
             counts.references[usize::from(store)] += 1;
         }
     }
 
     /// A reference to a line that is not on top.
     #[inline(always)]
-    fn move_to_top(&mut self, line: u64, id: Id, store: bool, bucket: Bucket) {
+    fn move_to_top<V: Vector>(&mut self, line: u64, id: Id, store: bool, counts: Option<&mut Counts>) {
         if self.now == Time::MAX {
             self.restart_clock();
         }
         if self.timeline.is_full() {
-            let lines = &mut self.lines;
-            self.timeline.make_room(|id, place| lines.get_mut(id).place = place);
+            self.make_room();
         }
         self.now += 1;
         let (state, greatest) = self.lines.both_mut(id);
         let mut by_set = BySet::default();
-        let len = self.sets.reference(line, state.last, self.now, &mut by_set);
+        let len = self.sets.reference::<V>(line, state.last, self.now, &mut by_set);
         state.last = self.now;
         if state.place == 0 {
-            if let Some(counts) = self.buckets.of(bucket) {
+            if let Some(counts) = counts {
                 counts.cold[usize::from(store)] += 1;
             }
         } else {
             let full = self.timeline.newer(state.place);
             self.timeline.leave(state.place);
             let by_set = &by_set[..len];
-            if let Some(counts) = self.buckets.of(bucket) {
+            if let Some(counts) = counts {
                 counts.distance(store, full as u64, by_set);
             }
             if state.dirty != 0 {
@@ -120,13 +141,21 @@ impl Stack {
         state.place = self.timeline.enter(id);
     }
 
-    /// Closes the line's dirty interval and opens the next.
+    #[cold]
+    fn make_room(&mut self) {
+        let lines = &mut self.lines;
+        self.timeline.make_room(|id, place| lines.get_mut(id).place = place);
+    }
+
+    /// Closes the line's dirty interval and opens the next. `counts` are those of `bucket`, taken out.
     #[inline(always)]
-    fn store(&mut self, id: Id, bucket: Bucket) {
+    fn store(&mut self, id: Id, bucket: Bucket, counts: Option<&mut Counts>) {
         let (state, greatest) = self.lines.both_mut(id);
         if state.dirty != 0 && state.greatest > 0 {
             let greatest = &mut greatest[..usize::from(state.levels)];
-            if let Some(counts) = self.buckets.of(Bucket(state.dirty - 1)) {
+            let charged = Bucket(state.dirty - 1);
+            let counts = if charged == bucket { counts } else { self.buckets.of(charged) };
+            if let Some(counts) = counts {
                 counts.writeback(u64::from(state.greatest), greatest);
             }
             greatest.fill(0);
@@ -143,7 +172,7 @@ impl Stack {
         for id in self.timeline.oldest_first() {
             self.now += 1;
             self.lines.get_mut(id).last = self.now;
-            self.sets.reference(self.lines.number(id), 0, self.now, &mut BySet::default());
+            self.sets.reference::<Portable>(self.lines.number(id), 0, self.now, &mut BySet::default());
         }
     }
 
@@ -162,8 +191,8 @@ impl Stack {
 impl Engine for Stack {
     fn feed(&mut self, references: &[Reference], bucket: Bucket) {
         debug_assert!(bucket <= Bucket::LAST, "no such bucket");
-        for &reference in references {
-            self.reference(reference, bucket);
+        if !references.is_empty() {
+            simd::feed(self, references, bucket, self.instructions);
         }
     }
 

@@ -12,18 +12,20 @@
 //! many lines are newer: the distance with one set. For each greater set count, the line's set (`sets`) answers the same
 //! by comparing times; that walk goes from two sets upwards and ends where the line is on top of its set, because it is
 //! then on top of every smaller set too. So a reference costs as much as it has distances other than 0.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod counts;
 mod engine;
 mod lines;
 mod plain;
 mod sets;
+mod simd;
 mod timeline;
 
 pub use counts::{Binned, FullCounts, Histograms, SetCounts};
 pub use engine::Stack;
 pub use plain::Plain;
+pub use simd::Instructions;
 
 /// One reference: a line number and whether it is a store. Line numbers are addresses divided by the line size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,15 +12,22 @@
 //! The newest 16 stamps stand in order in one cache line, where most hits end; older ones stand in a ring, so that a
 //! line from far away pushes all others down without moving them.
 
+use crate::simd::{Portable, Vector};
+
 /// Stamps kept in order at the front of each set: one cache line.
-const FRONT: usize = 16;
+pub(crate) const FRONT: usize = 16;
+
+/// The newest stamps of a set, newest first; unused ones are 0.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct Front(pub(crate) [Time; FRONT]);
 
 /// Time of a reference; 0 is before all of them.
 pub(crate) type Time = i32;
 
 #[derive(Clone, Debug)]
 struct Level {
-    fronts: Vec<[Time; FRONT]>,
+    fronts: Vec<Front>,
     /// `back` places a set; unused ones are 0.
     backs: Vec<Time>,
     rings: Vec<Ring>,
@@ -45,7 +52,7 @@ impl Sets {
     pub(crate) fn new(set_bits: u32, ways: u32) -> Self {
         let back = (ways as usize).saturating_sub(FRONT);
         let level = |a| Level {
-            fronts: vec![[0; FRONT]; 1usize << a],
+            fronts: vec![Front([0; FRONT]); 1usize << a],
             backs: vec![0; back << a],
             rings: vec![Ring::default(); 1usize << a],
         };
@@ -56,22 +63,20 @@ impl Sets {
     /// distances, cut off at `FRONT + back`, for a = 1, 2, … Returns how many there are before they are all 0.
     /// A `last` of 0 is a cold line.
     #[inline(always)]
-    pub(crate) fn reference(&mut self, line: u64, last: Time, now: Time, distances: &mut [u8]) -> usize {
+    pub(crate) fn reference<V: Vector>(&mut self, line: u64, last: Time, now: Time, distances: &mut [u8]) -> usize {
         for (index, (level, distance)) in self.levels.iter_mut().zip(distances.iter_mut()).enumerate() {
             let set = line as usize & ((2 << index) - 1);
             let front = &mut level.fronts[set];
-            // A set in which the line is on top already; cold lines are never on top.
-            if front[0] <= last && last != 0 {
+            let overflow = front.0[FRONT - 1];
+            // On top already; a cold line never is, not even of an empty set.
+            if front.0[0] <= last && last != 0 {
                 return index;
             }
-            let newer = newer(front, last);
+            let newer = V::push(front, last, now);
             *distance = newer as u8;
             if newer < FRONT {
-                shift(front, newer, now);
                 continue;
             }
-            let overflow = front[FRONT - 1];
-            shift(front, FRONT - 1, now);
             if self.back > 0 {
                 let places = &mut level.backs[set * self.back..(set + 1) * self.back];
                 *distance += level.rings[set].reference(places, last, overflow);
@@ -84,7 +89,7 @@ impl Sets {
     pub(crate) fn distances(&self, line: u64, last: Time, distances: &mut [u8]) -> usize {
         for (index, (level, distance)) in self.levels.iter().zip(distances.iter_mut()).enumerate() {
             let set = line as usize & ((2 << index) - 1);
-            *distance = newer(&level.fronts[set], last) as u8;
+            *distance = Portable::newer(&level.fronts[set], last) as u8;
             if *distance == 0 {
                 return index;
             }
@@ -98,27 +103,11 @@ impl Sets {
     /// Forgets all lines.
     pub(crate) fn clear(&mut self) {
         for level in &mut self.levels {
-            level.fronts.fill([0; FRONT]);
+            level.fronts.fill(Front([0; FRONT]));
             level.backs.fill(0);
             level.rings.fill(Ring::default());
         }
     }
-}
-
-/// How many stamps of a front are later than `last`. They are in order, but counting them all is one vector compare.
-#[inline(always)]
-fn newer(front: &[Time; FRONT], last: Time) -> usize {
-    front.iter().map(|&stamp| i32::from(stamp > last)).sum::<i32>() as usize
-}
-
-/// Moves the first `count` stamps one place down, over the next one, and puts `now` before them.
-#[inline(always)]
-fn shift(front: &mut [Time; FRONT], count: usize, now: Time) {
-    let old = *front;
-    for place in 1..FRONT {
-        front[place] = if place <= count { old[place - 1] } else { old[place] };
-    }
-    front[0] = now;
 }
 
 #[inline(always)]

@@ -1,0 +1,194 @@
+//! The inner operations of [`crate::sets`] for what the processor offers, chosen at run time: AVX-512, AVX2, or plain
+//! Rust. The only module of this crate with `unsafe`.
+//!
+//! A [`Front`] is always read and written whole, as one vector: a narrow store followed by a wide load of the same
+//! place would have to wait for the store to reach the cache.
+
+#![expect(unsafe_code, reason = "vector instructions")]
+
+use crate::engine::Stack;
+use crate::sets::{FRONT, Front, Time};
+use crate::{Bucket, Reference};
+#[cfg(target_arch = "x86_64")]
+use core::arch::x86_64::*;
+
+/// Which instructions an engine uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instructions {
+    /// AVX-512 F, BW, VL.
+    Avx512,
+    /// AVX2.
+    Avx2,
+    /// Whatever the compiler's target has.
+    Portable,
+}
+
+impl Instructions {
+    /// All of them, best first.
+    pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
+
+    /// Whether this processor has them.
+    #[must_use]
+    pub fn available(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+                    && Self::Avx2.available()
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("popcnt")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("lzcnt")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx512 | Self::Avx2 => false,
+            Self::Portable => true,
+        }
+    }
+
+    /// The best available.
+    #[must_use]
+    pub fn best() -> Self {
+        Self::ALL.into_iter().find(|instructions| instructions.available()).unwrap_or(Self::Portable)
+    }
+}
+
+/// Operations on the stamps of a set.
+pub(crate) trait Vector {
+    /// How many stamps of a front are later than `last`.
+    fn newer(front: &Front, last: Time) -> usize;
+
+    /// Counts the stamps later than `last`, moves them one place down, over the next one, and puts `now` on top.
+    fn push(front: &mut Front, last: Time, now: Time) -> usize;
+}
+
+/// Feeds a batch with the chosen instructions.
+pub(crate) fn feed(stack: &mut Stack, references: &[Reference], bucket: Bucket, instructions: Instructions) {
+    match instructions {
+        // SAFETY:
+        // - `Stack` only holds instructions that `Instructions::available` found.
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx512 => unsafe { feed_avx512(stack, references, bucket) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx2 => unsafe { feed_avx2(stack, references, bucket) },
+        _ => stack.feed_with::<Portable>(references, bucket),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,popcnt,bmi1,bmi2,lzcnt")]
+fn feed_avx512(stack: &mut Stack, references: &[Reference], bucket: Bucket) {
+    stack.feed_with::<Avx512>(references, bucket);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
+fn feed_avx2(stack: &mut Stack, references: &[Reference], bucket: Bucket) {
+    stack.feed_with::<Avx2>(references, bucket);
+}
+
+pub(crate) struct Portable;
+
+impl Vector for Portable {
+    #[inline(always)]
+    fn newer(front: &Front, last: Time) -> usize {
+        front.0.iter().map(|&stamp| i32::from(stamp > last)).sum::<i32>() as usize
+    }
+
+    #[inline(always)]
+    fn push(front: &mut Front, last: Time, now: Time) -> usize {
+        let newer = Self::newer(front, last);
+        let old = front.0;
+        for place in 1..FRONT {
+            front.0[place] = if place <= newer { old[place - 1] } else { old[place] };
+        }
+        front.0[0] = now;
+        newer
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Avx512;
+
+#[cfg(target_arch = "x86_64")]
+impl Vector for Avx512 {
+    #[inline(always)]
+    fn newer(front: &Front, last: Time) -> usize {
+        // SAFETY:
+        // - only reached from `feed_avx512`, so the instructions are there;
+        // - a front is 64 bytes, aligned to 64.
+        unsafe {
+            let stamps = _mm512_load_si512(front.0.as_ptr().cast());
+            _mm512_cmpgt_epi32_mask(stamps, _mm512_set1_epi32(last)).count_ones() as usize
+        }
+    }
+
+    #[inline(always)]
+    fn push(front: &mut Front, last: Time, now: Time) -> usize {
+        // SAFETY: as for `newer`.
+        unsafe {
+            let stamps = _mm512_load_si512(front.0.as_ptr().cast());
+            let later = _mm512_cmpgt_epi32_mask(stamps, _mm512_set1_epi32(last));
+            let moved = _mm512_alignr_epi32::<15>(stamps, _mm512_set1_epi32(now));
+            let after = _mm512_mask_blend_epi32(later << 1 | 1, stamps, moved);
+            _mm512_store_si512(front.0.as_mut_ptr().cast(), after);
+            later.count_ones() as usize
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Avx2;
+
+#[cfg(target_arch = "x86_64")]
+impl Vector for Avx2 {
+    #[inline(always)]
+    fn newer(front: &Front, last: Time) -> usize {
+        // SAFETY:
+        // - only reached from `feed_avx2`, so the instructions are there;
+        // - a front is 64 bytes, aligned to 64.
+        unsafe {
+            let (low, high) =
+                (_mm256_load_si256(front.0.as_ptr().cast()), _mm256_load_si256(front.0.as_ptr().add(8).cast()));
+            later(low, high, last).count_ones() as usize
+        }
+    }
+
+    #[inline(always)]
+    fn push(front: &mut Front, last: Time, now: Time) -> usize {
+        // SAFETY: as for `newer`.
+        unsafe {
+            let (low, high) =
+                (_mm256_load_si256(front.0.as_ptr().cast()), _mm256_load_si256(front.0.as_ptr().add(8).cast()));
+            let newer = later(low, high, last).count_ones() as i32;
+            let down = _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6);
+            let (low_down, high_down) =
+                (_mm256_permutevar8x32_epi32(low, down), _mm256_permutevar8x32_epi32(high, down));
+            let first_low = _mm256_blend_epi32::<1>(low_down, _mm256_set1_epi32(now));
+            let first_high = _mm256_blend_epi32::<1>(high_down, low_down);
+            let places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let keep_low = _mm256_cmpgt_epi32(places, _mm256_set1_epi32(newer));
+            let keep_high = _mm256_cmpgt_epi32(places, _mm256_set1_epi32(newer - 8));
+            _mm256_store_si256(front.0.as_mut_ptr().cast(), _mm256_blendv_epi8(first_low, low, keep_low));
+            _mm256_store_si256(front.0.as_mut_ptr().add(8).cast(), _mm256_blendv_epi8(first_high, high, keep_high));
+            newer as usize
+        }
+    }
+}
+
+/// One bit for each stamp later than `last`.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+fn later(low: __m256i, high: __m256i, last: Time) -> u32 {
+    let last = _mm256_set1_epi32(last);
+    let bits = |stamps| _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(stamps, last))) as u32;
+    bits(low) | bits(high) << 8
+}
