@@ -54,7 +54,7 @@ fn trace() -> impl Strategy<Value = Trace> {
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    (0u32..=18, prop_oneof![Just(1u32), Just(2), Just(64), Just(255), 1u32..100])
+    (prop_oneof![4 => 0u32..=9, 1 => 10u32..=18], prop_oneof![Just(1u32), Just(2), Just(64), Just(255), 1u32..100])
         .prop_map(|(max_set_bits, max_ways)| Limits { max_set_bits, max_ways })
 }
 
