@@ -6,7 +6,7 @@
 use core::mem::{offset_of, size_of};
 use std::ffi::CString;
 
-use bf_abi::{FLUSH_SYMBOL, Op, TLS_SYMBOL, Tls};
+use bf_abi::{FLUSH_SYMBOL, TLS_SYMBOL, Tls};
 
 use crate::access::{Access, Length};
 use crate::llvm::{Builder, Instruction, Module, Predicate, Type, Value};
@@ -20,6 +20,7 @@ pub(crate) struct Emitter {
     module: Module,
     builder: Builder,
     tls: Value,
+    thread_local_address: (Value, Type),
     flush: (Value, Type),
     word: Type,
     pointer: Type,
@@ -29,13 +30,14 @@ impl Emitter {
     pub(crate) fn new(module: Module, builder: Builder) -> Self {
         let (word, pointer) = (module.int_type(64), module.pointer_type());
         let name = |symbol| CString::new(symbol).unwrap_or_default();
-        let tls = module.thread_local(&name(TLS_SYMBOL), module.struct_type(&[word, word, word.array(6)]));
+        let tls = module.thread_local(&name(TLS_SYMBOL), tls_type(module));
+        let thread_local_address = module.intrinsic("llvm.threadlocal.address", &[pointer]);
         let flush_type = module.function_type(Some(pointer), &[word]);
         let flush = module.function(&name(FLUSH_SYMBOL), flush_type);
         for attribute in ["nounwind", "cold"] {
             flush.add_attribute(module, Module::attribute_kind(attribute));
         }
-        Self { module, builder, tls, flush: (flush, flush_type), word, pointer }
+        Self { module, builder, tls, thread_local_address, flush: (flush, flush_type), word, pointer }
     }
 
     /// Makes room for splitting the entry block: an alloca of fixed size outside the entry block would count as one of
@@ -44,9 +46,8 @@ impl Emitter {
         let Some(entry) = function.blocks().next() else { return };
         let mut others = entry.instructions().skip_while(|each| each.instruction() == Instruction::Alloca);
         let Some(first) = others.next() else { return };
-        let fixed = |each: &Value| {
-            each.instruction() == Instruction::Alloca && each.operand(0).as_constant_int().is_some()
-        };
+        let fixed =
+            |each: &Value| each.instruction() == Instruction::Alloca && each.operand(0).as_constant_int().is_some();
         let late: Vec<_> = others.filter(fixed).collect();
         for alloca in late {
             self.builder.before(first, function);
@@ -78,7 +79,7 @@ impl Emitter {
         let constant = |value: u64| module.int(64, value);
         let bytes = constant(u64::from(segment.words) * WORD);
         builder.before(segment.start, function);
-        let tls = builder.intrinsic("llvm.threadlocal.address", &[self.pointer], &[self.tls]);
+        let tls = builder.call(self.thread_local_address.0, self.thread_local_address.1, &[self.tls]);
         let limit_address = builder.offset(tls, constant(offset_of!(Tls, limit) as u64));
         let end = builder.offset(builder.load(self.pointer, tls), bytes);
         let limit = builder.load(self.pointer, limit_address);
@@ -112,7 +113,9 @@ impl Emitter {
         match length {
             Length::Constant(bytes) => constant(bytes),
             Length::Times { count, unit } => builder.mul(builder.zero_extend(count, self.word), constant(unit)),
-            Length::Scalable { unit } => builder.mul(builder.intrinsic("llvm.vscale", &[self.word], &[]), constant(unit)),
+            Length::Scalable { unit } => {
+                builder.mul(builder.intrinsic("llvm.vscale", &[self.word], &[]), constant(unit))
+            }
             Length::Active { mask, unit } => {
                 let wide = mask.ty().with_element(module.int_type(32));
                 let ones = builder.zero_extend(mask, wide);
@@ -123,5 +126,8 @@ impl Emitter {
     }
 }
 
-// Words are one per value in every access but lanes, whose single value fills all of them.
-const _: () = assert!(Op::Load.words() == 1 && Op::LoadRange.words() == 2 && Op::Copy.words() == 3);
+/// The type of a [`Tls`].
+pub(crate) fn tls_type(module: Module) -> Type {
+    let word = module.int_type(64);
+    module.struct_type(&[word, word, word.array(6)])
+}

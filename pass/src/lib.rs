@@ -134,8 +134,9 @@ fn instrument(module: Module, options: &Options) -> Counts {
         if !segments.is_empty() {
             emitter.keep_allocas_in_entry(*function);
         }
-        for segment in &segments {
-            let header = tables.segment(segment);
+        let headers: Vec<_> = segments.iter().map(|segment| tables.segment(segment)).collect();
+        // Last first: a split moves what follows in its block, which then is only the segment itself.
+        for (segment, header) in segments.iter().zip(headers).rev() {
             emitter.segment(*function, segment, header);
             counts.accesses += segment.accesses.iter().map(|(_, access)| access.entries().count()).sum::<usize>();
         }

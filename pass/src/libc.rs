@@ -42,11 +42,7 @@ pub(crate) struct Functions {
 
 impl Functions {
     pub(crate) fn new(module: Module) -> Self {
-        Self {
-            wide: module.flag("wchar_size").unwrap_or(4),
-            pointer: module.pointer_type(),
-            size: module.int_type(64),
-        }
+        Self { wide: module.flag("wchar_size").unwrap_or(4), pointer: module.pointer_type(), size: module.int_type(64) }
     }
 
     /// The function, if it has the name and the parameters of a known one and the linker sees that name.
@@ -60,7 +56,7 @@ impl Functions {
         let fits = has(transfer.to, self.pointer)
             && transfer.from.is_none_or(|from| has(from, self.pointer))
             && has(transfer.count, self.size);
-        fits.then(|| Known { transfer, unit: if wide { self.wide } else { 1 } })
+        fits.then_some(Known { transfer, unit: if wide { self.wide } else { 1 } })
     }
 }
 

@@ -15,9 +15,7 @@ use llvm_sys_22 as sys;
 
 use sys::core::*;
 pub(crate) use sys::prelude::LLVMModuleRef;
-use sys::prelude::{
-    LLVMBasicBlockRef, LLVMBuilderRef, LLVMContextRef, LLVMMetadataRef, LLVMTypeRef, LLVMValueRef,
-};
+use sys::prelude::{LLVMBasicBlockRef, LLVMBuilderRef, LLVMContextRef, LLVMMetadataRef, LLVMTypeRef, LLVMValueRef};
 pub(crate) use sys::{LLVMIntPredicate as Predicate, LLVMTypeKind as Kind};
 use sys::{LLVMLinkage, LLVMModuleFlagBehavior, LLVMTailCallKind, LLVMThreadLocalMode};
 
@@ -216,9 +214,8 @@ impl Module {
 
     /// The bytes as an array constant, with nothing added.
     pub(crate) fn bytes(self, bytes: &[u8]) -> Value {
-        let count = bytes.len() as c_uint;
         // SAFETY: as said above the impl.
-        Value(unsafe { LLVMConstStringInContext(self.context(), bytes.as_ptr().cast(), count, 1) })
+        Value(unsafe { LLVMConstStringInContext2(self.context(), bytes.as_ptr().cast(), bytes.len(), 1) })
     }
 
     /// A new private global of this type, without a value yet.
@@ -521,10 +518,7 @@ impl Value {
     /// Whether the linker never sees its name.
     pub(crate) fn is_local(self) -> bool {
         // SAFETY: as said above the impl.
-        matches!(
-            unsafe { LLVMGetLinkage(self.0) },
-            LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage
-        )
+        matches!(unsafe { LLVMGetLinkage(self.0) }, LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage)
     }
 
     /// The name of an intrinsic without its overload types.
@@ -544,13 +538,6 @@ impl Value {
     pub(crate) fn has_attribute(self, kind: c_uint) -> bool {
         // SAFETY: as said above the impl; asked of functions only.
         unsafe { !LLVMGetEnumAttributeAtIndex(self.0, FUNCTION, kind).is_null() }
-    }
-
-    pub(crate) fn has_text_attribute(self, name: &str) -> bool {
-        // SAFETY: as said above the impl; asked of functions only.
-        unsafe {
-            !LLVMGetStringAttributeAtIndex(self.0, FUNCTION, name.as_ptr().cast(), name.len() as c_uint).is_null()
-        }
     }
 
     pub(crate) fn remove_attribute(self, kind: c_uint) {
@@ -868,6 +855,35 @@ impl Builder {
         unsafe {
             LLVMInstructionRemoveFromParent(instruction.0);
             LLVMInsertIntoBuilder(self.builder, instruction.0);
+        }
+    }
+}
+
+/// What unit tests need to make a module and to see how LLVM lays a type out.
+#[cfg(test)]
+impl Module {
+    /// Runs a test on an empty module of x86-64 Linux.
+    pub(crate) fn with_empty(test: impl FnOnce(Self)) {
+        // SAFETY:
+        // - context and module are made here, used on this thread only, and disposed of once no handle is left.
+        unsafe {
+            let context = LLVMContextCreate();
+            let module = LLVMModuleCreateWithNameInContext(c"test".as_ptr(), context);
+            LLVMSetDataLayout(module, c"e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128".as_ptr());
+            test(Self(module));
+            LLVMDisposeModule(module);
+            LLVMContextDispose(context);
+        }
+    }
+
+    /// The offsets of a structure's fields, and then its size.
+    pub(crate) fn layout(self, ty: Type) -> Vec<usize> {
+        // SAFETY: as for the handles above; asked of structures only.
+        unsafe {
+            let layout = sys::target::LLVMGetModuleDataLayout(self.0);
+            let fields = LLVMCountStructElementTypes(ty.0);
+            let offsets = (0..fields).map(|field| sys::target::LLVMOffsetOfElement(layout, ty.0, field));
+            offsets.chain([sys::target::LLVMABISizeOfType(layout, ty.0)]).map(|bytes| bytes as usize).collect()
         }
     }
 }

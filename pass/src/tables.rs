@@ -36,17 +36,11 @@ impl Tables {
         self.functions.push(name);
     }
 
-    /// Number of instrumented functions the linker can see.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.functions.is_empty()
-    }
-
     /// The static description of a segment: a [`bf_abi::Segment`] with its entries behind it.
     pub(crate) fn segment(&mut self, segment: &Segment) -> Value {
         let callee = segment.callee.map_or(0, |callee| self.callee_number(callee.name()));
         let number = |value: u32| self.module.int(32, value.into());
-        let entries: Vec<_> =
-            segment.accesses.iter().flat_map(|(_, access)| access.entries()).map(number).collect();
+        let entries: Vec<_> = segment.accesses.iter().flat_map(|(_, access)| access.entries()).map(number).collect();
         let fields = [
             number(0),
             number(entries.len() as u32),
@@ -56,6 +50,7 @@ impl Tables {
             self.module.array_of(self.module.int_type(32), &entries),
         ];
         let value = self.module.struct_of(&fields);
+        debug_assert!(value.ty() == segment_type(self.module, fields[5].ty()));
         let global = self.module.add_private(c"bf.segment", value.ty());
         global.set_initializer(value);
         global
@@ -143,4 +138,69 @@ fn module_type(module: Module) -> Type {
         number,
         number.array(5),
     ])
+}
+
+/// The type of a [`bf_abi::Segment`] followed by its entries.
+fn segment_type(module: Module, entries: Type) -> Type {
+    let number = module.int_type(32);
+    module.struct_type(&[number, number, number, number, module.pointer_type(), entries])
+}
+
+#[cfg(test)]
+mod tests {
+    use core::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn the_module_table_is_laid_out_as_the_runtime_reads_it() {
+        use bf_abi::Module as Abi;
+        Module::with_empty(|module| {
+            let expected = [
+                offset_of!(Abi, type_size),
+                offset_of!(Abi, abi_version),
+                offset_of!(Abi, name),
+                offset_of!(Abi, functions),
+                offset_of!(Abi, callees),
+                offset_of!(Abi, n_functions),
+                offset_of!(Abi, n_callees),
+                offset_of!(Abi, line_sizes),
+                offset_of!(Abi, n_line_sizes),
+                offset_of!(Abi, max_set_bits),
+                offset_of!(Abi, max_ways),
+                offset_of!(Abi, reserved),
+                size_of::<Abi>(),
+            ];
+            assert_eq!(module.layout(module_type(module)), expected);
+        });
+    }
+
+    #[test]
+    fn a_segment_is_laid_out_as_the_runtime_reads_it() {
+        use bf_abi::Segment as Abi;
+        Module::with_empty(|module| {
+            let entries = module.int_type(32).array(3);
+            let layout = module.layout(segment_type(module, entries));
+            let fields = [
+                offset_of!(Abi, id),
+                offset_of!(Abi, n_entries),
+                offset_of!(Abi, words),
+                offset_of!(Abi, callee),
+                offset_of!(Abi, module),
+            ];
+            assert_eq!(layout[..5], fields);
+            // The entries follow the struct, wherever that ends.
+            assert_eq!(layout[5], size_of::<Abi>());
+        });
+    }
+
+    #[test]
+    fn the_thread_local_is_laid_out_as_the_runtime_has_it() {
+        use bf_abi::Tls as Abi;
+        Module::with_empty(|module| {
+            let expected =
+                [offset_of!(Abi, cursor), offset_of!(Abi, limit), offset_of!(Abi, reserved), size_of::<Abi>()];
+            assert_eq!(module.layout(crate::emit::tls_type(module)), expected);
+        });
+    }
 }

@@ -61,9 +61,7 @@ pub(crate) fn accesses(classifier: &Classifier, name: &str, call: Value) -> Vec<
         return neon(classifier.module, rest, call);
     }
     match name {
-        "llvm.x86.sse3.ldu.dq" | "llvm.x86.avx.ldu.dq.256" => {
-            classifier.whole(Op::Load, call.ty(), call.operand(0))
-        }
+        "llvm.x86.sse3.ldu.dq" | "llvm.x86.avx.ldu.dq.256" => classifier.whole(Op::Load, call.ty(), call.operand(0)),
         _ => Vec::new(),
     }
 }

@@ -1,0 +1,98 @@
+//! What programs record. Each fixture is compiled with every set of flags in its first lines, and each time must record
+//! what the file beside it says.
+
+use std::fs;
+
+use crate::toolchain::{Workshop, fixtures};
+
+/// Checks one fixture.
+fn check(name: &str) {
+    let source = fixtures().join(name);
+    let text = fs::read_to_string(&source).unwrap();
+    let header = |key: &str| text.lines().find_map(|line| line.trim_start_matches(['/', ';', ' ']).strip_prefix(key));
+    if header("needs: ") == Some("avx2") && !has_avx2() {
+        eprintln!("{name}: this machine cannot run it");
+        return;
+    }
+    let expected = fs::read_to_string(source.with_extension("expected")).unwrap();
+    let workshop = Workshop::new();
+    for flags in header("flags: ").unwrap().split('|') {
+        let flags: Vec<_> = flags.split_whitespace().collect();
+        let record = workshop.record(&source, &flags);
+        let made: String =
+            record.lines().filter(|line| !line.starts_with("module ")).map(|line| format!("{line}\n")).collect();
+        assert_eq!(made, expected, "{name} with {flags:?}");
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx2() -> bool {
+    false
+}
+
+/// One test per fixture, so that they run side by side.
+macro_rules! fixtures {
+    ($($test:ident: $file:literal)*) => { $(
+        #[test]
+        fn $test() {
+            check($file);
+        }
+    )* };
+}
+
+fixtures! {
+    program_order: "order.c"
+    sizes: "sizes.c"
+    atomics: "atomics.c"
+    transfers: "transfers.c"
+    own_memcpy: "own_memcpy.c"
+    jumps: "jumps.c"
+    exceptions: "exceptions.cpp"
+    coroutines: "coroutines.cpp"
+    resolver: "resolver.c"
+    masked: "masked.ll"
+    avx2: "avx2.c"
+    threads: "threads.c"
+}
+
+#[test]
+fn a_block_longer_than_a_segment_loses_nothing() {
+    let workshop = Workshop::new();
+    let stores: String = (0..3000).map(|i| format!("a[{i}] = {i};\n")).collect();
+    let source = workshop.source(
+        "long.c",
+        &format!(
+            "#include \"recorder.h\"\nstatic volatile int a[3000];\n\
+             int main(void) {{ watch(\"a\", a, sizeof a);\n{stores} return 0; }}\n"
+        ),
+    );
+    let expected: String = (0..3000).map(|i| format!("S 4 a+{}\n", 4 * i)).collect();
+    for flags in ["-O0", "-O2"] {
+        let record = workshop.record(&source, &[flags]);
+        assert_eq!(record.split_once('\n').unwrap().1, expected, "{flags}");
+    }
+}
+
+#[test]
+fn a_loop_makes_the_accesses_that_arithmetic_says() {
+    let workshop = Workshop::new();
+    let source = workshop.source(
+        "loop.c",
+        "#include \"recorder.h\"\nstatic int a[1003];\n\
+         int main(void) { watch(\"a\", a, sizeof a); opaque();\n\
+         for (int i = 0; i < 1003; i++) a[i] += i; opaque(); return 0; }\n",
+    );
+    for flags in [&["-O0"][..], &["-O2"], &["-O3", "-march=native"]] {
+        let record = workshop.record(&source, flags);
+        let bytes = |kind: &str| -> u64 {
+            let sizes = record.lines().filter_map(|line| line.strip_prefix(kind)?.split(' ').next());
+            sizes.map(|size| size.parse::<u64>().unwrap()).sum()
+        };
+        assert_eq!((bytes("L "), bytes("S ")), (4012, 4012), "{flags:?}");
+    }
+}
