@@ -16,9 +16,33 @@ pub const fn bin_of(value: u64) -> (u64, u64) {
     (lo, lo.saturating_add(step))
 }
 
+/// Number of the bin that holds `value`, counted from 0 at value 0: 512 single values, then 256 a power of two.
+#[must_use]
+pub const fn index_of(value: u64) -> u64 {
+    if value < 512 {
+        return value;
+    }
+    let power = value.ilog2();
+    // The nine leading bits count from 256 on; 512 is where power 9 begins.
+    (power as u64 - 8) * 256 + (value >> (power - 8))
+}
+
+/// The `index`-th bin, as `(lo, hi)`; `None` beyond the last, which holds 2^64 - 2.
+#[must_use]
+pub const fn bin_at(index: u64) -> Option<(u64, u64)> {
+    if index < 512 {
+        return Some((index, index + 1));
+    }
+    let shift = index / 256 - 1;
+    if shift > 55 {
+        return None;
+    }
+    Some(bin_of((index % 256 + 256) << shift))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::bin_of;
+    use super::{bin_at, bin_of, index_of};
     use proptest::prelude::*;
 
     #[test]
@@ -30,6 +54,20 @@ mod tests {
         assert_eq!(bin_of(1023), (1022, 1024));
         assert_eq!(bin_of(1024), (1024, 1028));
         assert_eq!(bin_of(u64::MAX).1, u64::MAX);
+    }
+
+    #[test]
+    fn bins_are_numbered_without_gaps() {
+        let mut lo = 0;
+        for index in 0.. {
+            let Some(bin) = bin_at(index) else { break };
+            assert_eq!(bin, bin_of(lo));
+            assert_eq!(index_of(lo), index);
+            assert_eq!(index_of(bin.1 - 1), index);
+            lo = bin.1;
+        }
+        assert_eq!(lo, u64::MAX);
+        assert_eq!(bin_at(u64::MAX), None);
     }
 
     proptest! {

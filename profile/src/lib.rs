@@ -7,6 +7,7 @@
 
 pub mod bins;
 pub mod container;
+mod counts;
 #[cfg(test)]
 mod documentation;
 mod error;
@@ -19,6 +20,7 @@ mod samples;
 mod section;
 pub mod trace;
 mod validate;
+mod varint;
 mod wire;
 
 pub use container::{read, read_file, salvage_file, write, write_file};

@@ -195,6 +195,11 @@ impl<W: Write> SectionWriter<W> {
         Ok(())
     }
 
+    /// Sections written so far.
+    pub(crate) const fn count(&self) -> u32 {
+        self.sections
+    }
+
     /// Hands everything written so far on.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         Ok(self.to.flush()?)

@@ -8,8 +8,9 @@
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 use bincode::{Decode, Encode};
 
+use crate::counts::{pack, unpack};
 use crate::error::Damage;
-use crate::model::{Callee, LineData, Machine, Meta, StackData};
+use crate::model::{Callee, Histograms, LineData, Machine, Meta, Owner, StackData};
 use crate::section::{Kind, MAX_RAW};
 
 /// Decoded data may take more room than its encoding: an empty vector is 8 bytes in a file and 24 in memory.
@@ -77,21 +78,54 @@ pub(crate) struct HeadRef<'a> {
     pub(crate) tags: &'a [String],
 }
 
+/// Some stacks of one line size. Many stacks are spread over several sections.
+#[derive(Debug, Encode, Decode)]
+pub(crate) struct Lines {
+    pub(crate) line_bytes: u32,
+    pub(crate) max_set_bits: u32,
+    pub(crate) max_ways: u32,
+    pub(crate) stacks: Vec<Stack>,
+}
+
+/// One stack, its counts packed.
+#[derive(Debug, Encode, Decode)]
+pub(crate) struct Stack {
+    owner: Owner,
+    tag: u32,
+    references: [u64; 2],
+    cold: [u64; 2],
+    counts: Vec<u8>,
+}
+
+impl Stack {
+    /// The stack as it goes into a file. Its bins must be sound.
+    pub(crate) fn new(StackData { owner, tag, histograms }: &StackData) -> Self {
+        let (owner, tag) = (*owner, *tag);
+        let mut counts = Vec::new();
+        pack(histograms, &mut counts);
+        Self { owner, tag, references: histograms.references, cold: histograms.cold, counts }
+    }
+
+    /// Bytes it takes in a section, rounded up.
+    pub(crate) fn encoded_len(&self) -> usize {
+        self.counts.len() + 64
+    }
+
+    fn into_model(self) -> Result<StackData, Damage> {
+        let Self { owner, tag, references, cold, counts } = self;
+        let (full, sets) = unpack(&counts)?;
+        Ok(StackData { owner, tag, histograms: Histograms { references, cold, full, sets } })
+    }
+}
+
 impl Part for LineData {
     const VERSION: u16 = 1;
 
     fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
-        decode(bytes)
+        let (Lines { line_bytes, max_set_bits, max_ways, stacks }, used) = decode(bytes)?;
+        let stacks = stacks.into_iter().map(Stack::into_model).collect::<Result<_, _>>()?;
+        Ok((Self { line_bytes, max_set_bits, max_ways, stacks }, used))
     }
-}
-
-/// Some stacks of one line size, borrowed: what a writer encodes. Many stacks are spread over several sections.
-#[derive(Debug, Encode)]
-pub(crate) struct LinesRef<'a> {
-    pub(crate) line_bytes: u32,
-    pub(crate) max_set_bits: u32,
-    pub(crate) max_ways: u32,
-    pub(crate) stacks: &'a [StackData],
 }
 
 /// The version that a writer gives to sections of a kind.

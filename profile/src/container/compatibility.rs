@@ -8,7 +8,7 @@ use crate::error::{Damage, Error};
 use crate::model::{Process, Profile};
 use crate::samples::rich;
 use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
-use crate::wire::{Head, HeadRef, LinesRef, Part, decode, encode};
+use crate::wire::{Head, HeadRef, Lines, Part, Stack, decode, encode};
 
 /// A head of version 2, which adds two fields: one of the process, one of each callee.
 #[derive(Debug)]
@@ -42,7 +42,8 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
         for data in lines {
             let mut raw = Vec::new();
             let (line_bytes, max_set_bits, max_ways) = (data.line_bytes, data.max_set_bits, data.max_ways);
-            encode(&LinesRef { line_bytes, max_set_bits, max_ways, stacks: &data.stacks }, &mut raw);
+            let stacks = data.stacks.iter().map(Stack::new).collect();
+            encode(&Lines { line_bytes, max_set_bits, max_ways, stacks }, &mut raw);
             encode(&vec![[1_u64, 2]; data.stacks.len()], &mut raw);
             sections.section(Header { version: 3, ..header(Kind::Lines, index, line_bytes) }, &raw).unwrap();
         }

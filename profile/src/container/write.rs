@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use crate::error::Error;
-use crate::model::{Histograms, LineData, Process, Profile, StackData};
+use crate::model::{LineData, Process, Profile};
 use crate::section::{Format, Header, Kind, SectionWriter};
-use crate::wire::{HeadRef, LinesRef, encode, version_of};
+use crate::wire::{HeadRef, Lines, Stack, encode, version_of};
 
 /// Line data beyond this many bytes is spread over several sections: it bounds what a writer buffers, which may be a
 /// runtime inside somebody's process, and keeps every section far below what a reader accepts.
@@ -18,8 +18,13 @@ const LEVEL: i32 = 3;
 ///
 /// # Errors
 /// [`Error::Io`] and [`Error::DiskFull`] from the writer; [`Error::TooLarge`] if names, log and callees of one process
-/// exceed 64 MiB.
+/// exceed 64 MiB; [`Error::Inconsistent`] if bins do not lie where the model puts them.
 pub fn write(profile: &Profile, to: impl Write) -> Result<(), Error> {
+    write_split(profile, to, SPLIT)
+}
+
+/// The same with another limit in place of [`SPLIT`].
+pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Result<(), Error> {
     let mut sections = SectionWriter::new(to, &Format::PROFILE, LEVEL)?;
     let mut raw = Vec::new();
     for (process, index) in profile.processes.iter().zip(0..) {
@@ -28,11 +33,7 @@ pub fn write(profile: &Profile, to: impl Write) -> Result<(), Error> {
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         sections.section(header(Kind::Head, index, 0), &raw)?;
         for data in lines {
-            for part in split(data) {
-                raw.clear();
-                encode(&part, &mut raw);
-                sections.section(header(Kind::Lines, index, data.line_bytes), &raw)?;
-            }
+            write_lines(&mut sections, index, data, split)?;
         }
     }
     sections.finish(profile.processes.len() as u32)?;
@@ -43,35 +44,29 @@ pub(super) fn header(kind: Kind, process: u32, part: u32) -> Header {
     Header { kind: kind as u16, version: version_of(kind), process, part, ..Header::default() }
 }
 
-/// Cuts line data into parts that exceed [`SPLIT`] by less than one stack; at least one part, even without stacks.
-fn split(data: &LineData) -> Vec<LinesRef<'_>> {
-    let part = |stacks| LinesRef {
-        line_bytes: data.line_bytes,
-        max_set_bits: data.max_set_bits,
-        max_ways: data.max_ways,
-        stacks,
-    };
-    let mut parts = Vec::new();
-    let (mut begin, mut bytes) = (0, 0);
-    for (index, stack) in data.stacks.iter().enumerate() {
-        bytes += encoded_len(stack);
-        if bytes >= SPLIT {
-            parts.push(part(&data.stacks[begin..=index]));
-            (begin, bytes) = (index + 1, 0);
+/// Writes line data, in parts that exceed `split` by less than one stack; at least one part, even without stacks.
+fn write_lines<W: Write>(
+    sections: &mut SectionWriter<W>,
+    process: u32,
+    data: &LineData,
+    split: usize,
+) -> Result<(), Error> {
+    let &LineData { line_bytes, max_set_bits, max_ways, ref stacks } = data;
+    let header = header(Kind::Lines, process, line_bytes);
+    let (mut part, mut bytes, mut raw) = (Vec::new(), 0, Vec::new());
+    for (stack, left) in stacks.iter().zip((0..stacks.len()).rev()) {
+        let sound = stack.histograms.validate_bins();
+        sound.map_err(|problem| Error::Inconsistent { place: header.place(sections.count()), problem })?;
+        part.push(Stack::new(stack));
+        bytes += part.last().map_or(0, Stack::encoded_len);
+        if bytes >= split && left > 0 {
+            raw.clear();
+            encode(&Lines { line_bytes, max_set_bits, max_ways, stacks: std::mem::take(&mut part) }, &mut raw);
+            sections.section(header, &raw)?;
+            bytes = 0;
         }
     }
-    if begin < data.stacks.len() || parts.is_empty() {
-        parts.push(part(&data.stacks[begin..]));
-    }
-    parts
-}
-
-/// About the length of one encoded stack.
-fn encoded_len(stack: &StackData) -> usize {
-    let Histograms { full, sets, .. } = &stack.histograms;
-    let bins = full.loads.len() + full.stores.len() + full.writebacks.len() + full.resident.len();
-    let counts = |s: &crate::model::SetHistograms| {
-        5 + s.loads.len() + s.stores.len() + s.capacity.len() + s.writebacks.len() + s.resident.len()
-    };
-    128 + bins * 24 + sets.iter().map(counts).sum::<usize>() * 8
+    raw.clear();
+    encode(&Lines { line_bytes, max_set_bits, max_ways, stacks: part }, &mut raw);
+    sections.section(header, &raw)
 }

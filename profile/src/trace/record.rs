@@ -2,6 +2,7 @@
 //! that a later version added.
 
 use crate::error::Damage;
+use crate::varint::{put, take};
 
 /// One access: section 1 of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,16 +67,16 @@ const OTHER_SIZE: u8 = 7;
 /// power of two, then all addresses. Like stands beside like, which suits the compressor.
 pub(super) fn put_chunk(to: &mut Vec<u8>, slot: u32, bucket: u8, accesses: &[Access]) {
     put_record(to, CHUNK, |to| {
-        put_varint(to, slot.into());
+        put(to, slot.into());
         to.push(bucket);
-        put_varint(to, accesses.len() as u64);
+        put(to, accesses.len() as u64);
         to.extend(accesses.iter().map(|access| size_code(access.size) << 1 | u8::from(access.store)));
         for access in accesses.iter().filter(|access| size_code(access.size) == OTHER_SIZE) {
-            put_varint(to, access.size);
+            put(to, access.size);
         }
         let mut last = 0;
         for access in accesses {
-            put_varint(to, zigzag(access.address.wrapping_sub(last)));
+            put(to, zigzag(access.address.wrapping_sub(last)));
             last = access.address;
         }
     });
@@ -84,8 +85,8 @@ pub(super) fn put_chunk(to: &mut Vec<u8>, slot: u32, bucket: u8, accesses: &[Acc
 /// Appends an event.
 pub(super) fn put_event(to: &mut Vec<u8>, event: &Event) {
     match event {
-        Event::SlotTaken { slot } => put_record(to, SLOT_TAKEN, |to| put_varint(to, (*slot).into())),
-        Event::SlotReleased { slot } => put_record(to, SLOT_RELEASED, |to| put_varint(to, (*slot).into())),
+        Event::SlotTaken { slot } => put_record(to, SLOT_TAKEN, |to| put(to, (*slot).into())),
+        Event::SlotReleased { slot } => put_record(to, SLOT_RELEASED, |to| put(to, (*slot).into())),
         Event::TagName { bucket, name } => put_record(to, TAG_NAME, |to| {
             to.push(*bucket);
             to.extend(name.as_bytes());
@@ -126,7 +127,7 @@ fn take_chunk(from: &mut &[u8]) -> Result<Record, Damage> {
     let slot = take_slot(from)?;
     let bucket = take_byte(from)?;
     // One byte of kind and at least one of address each: a count that does not fit costs no memory.
-    let count = take_varint(from)?;
+    let count = take(from, &CUT)?;
     let (codes, rest) = usize::try_from(count).ok().and_then(|count| from.split_at_checked(count)).ok_or(CUT)?;
     *from = rest;
     let mut accesses = Vec::with_capacity(codes.len());
@@ -134,12 +135,12 @@ fn take_chunk(from: &mut &[u8]) -> Result<Record, Damage> {
         if code > OTHER_SIZE << 1 | 1 {
             return Err(Damage::Structure("an access has an unknown kind"));
         }
-        let size = if code >> 1 == OTHER_SIZE { take_varint(from)? } else { 1 << (code >> 1) };
+        let size = if code >> 1 == OTHER_SIZE { take(from, &CUT)? } else { 1 << (code >> 1) };
         accesses.push(Access { address: 0, size, store: code & 1 != 0 });
     }
     let mut last = 0_u64;
     for access in &mut accesses {
-        last = last.wrapping_add(unzigzag(take_varint(from)?));
+        last = last.wrapping_add(unzigzag(take(from, &CUT)?));
         access.address = last;
     }
     Ok(Record::Chunk { slot, bucket, accesses })
@@ -148,7 +149,7 @@ fn take_chunk(from: &mut &[u8]) -> Result<Record, Damage> {
 const CUT: Damage = Damage::Structure("a record goes beyond its frame");
 
 fn take_slot(from: &mut &[u8]) -> Result<u32, Damage> {
-    u32::try_from(take_varint(from)?).map_err(|_| Damage::Structure("a slot number is too large"))
+    u32::try_from(take(from, &CUT)?).map_err(|_| Damage::Structure("a slot number is too large"))
 }
 
 fn take_byte(from: &mut &[u8]) -> Result<u8, Damage> {
@@ -169,29 +170,4 @@ const fn zigzag(step: u64) -> u64 {
 
 const fn unzigzag(code: u64) -> u64 {
     code >> 1 ^ (code & 1).wrapping_neg()
-}
-
-/// Unsigned LEB128: seven bits a byte, least significant first, the top bit set on all but the last.
-fn put_varint(to: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        to.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
-}
-
-fn take_varint(from: &mut &[u8]) -> Result<u64, Damage> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = take_byte(from)?;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            break;
-        }
-        value |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Ok(value);
-        }
-    }
-    Err(Damage::Structure("a number does not fit 64 bits"))
 }
