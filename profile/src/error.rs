@@ -121,7 +121,7 @@ pub enum Damage {
     #[error("its contents do not decode: {0}")]
     Encoding(String),
     /// Bytes after what the section's version defines, or after the end of the file.
-    #[error("{0} bytes too many")]
+    #[error("bytes too many: {0}")]
     Trailing(u64),
     /// Sections that do not belong together.
     #[error("{0}")]

@@ -91,7 +91,7 @@ fn messages_say_what_is_wrong() {
     let checksum = changed(head_end + 40);
     assert!(checksum.starts_with("corrupt in section 1 (64-byte lines of process 0): its checksum is "), "{checksum}");
     let surplus = [&*original, b"xyz"].concat();
-    assert_eq!(text(&surplus), "corrupt in section 2 (end mark): 3 bytes too many");
+    assert_eq!(text(&surplus), "corrupt in section 2 (end mark): bytes too many: 3");
 }
 
 #[test]
@@ -118,6 +118,21 @@ fn salvage_keeps_what_is_intact() {
         }
         offset += SECTION_HEADER + header.stored as usize;
     }
+}
+
+#[test]
+fn salvage_notes_a_missing_end_once() {
+    let original = bytes(&tiny());
+    let lost = |bytes: &[u8]| salvaged(bytes).unwrap().1;
+    let whole = original.len();
+    assert_eq!(lost(&original[..10]), ["truncated in the file header: 6 bytes are missing"]);
+    assert_eq!(lost(&original[..whole - SECTION_HEADER]), ["truncated in section 2: the end mark is missing"]);
+    assert_eq!(lost(&original[..whole - 1]), ["truncated in section 2: 1 byte is missing"]);
+    let mut damaged = original[..whole - SECTION_HEADER].to_vec();
+    damaged[16 + SECTION_HEADER] ^= 1;
+    let damaged = lost(&damaged);
+    assert!(damaged[0].contains("its checksum is"), "{damaged:?}");
+    assert_eq!(damaged[1], "truncated in section 2: the end mark is missing");
 }
 
 #[test]

@@ -27,7 +27,8 @@ pub(super) fn salvage(bytes: &[u8]) -> Result<(Profile, Vec<String>), Error> {
         Err(error @ (Error::Truncated { .. } | Error::Corrupt { .. })) => lost.push(error.to_string()),
         Err(error) => return Err(error),
     }
-    let mut scan = Scan { bytes, offset: FILE_HEADER.min(bytes.len()), number: 0 };
+    let mut scan =
+        Scan { bytes, offset: FILE_HEADER.min(bytes.len()), number: 0, tail_lost: bytes.len() < FILE_HEADER };
     let mut assembly = Assembly::default();
     let mut decompressor = zstd::bulk::Decompressor::new()?;
     let mut ended = false;
@@ -42,7 +43,7 @@ pub(super) fn salvage(bytes: &[u8]) -> Result<(Profile, Vec<String>), Error> {
             lost.push(error.to_string());
         }
     }
-    if !ended && lost.is_empty() {
+    if !ended && !scan.tail_lost {
         lost.push(Error::Truncated { place: Place::Section(scan.number), missing: 0 }.to_string());
     }
     let processes = assembly.parts.into_iter().map(|(index, parts)| whole(index, parts, &mut lost));
@@ -55,6 +56,8 @@ struct Scan<'a> {
     bytes: &'a [u8],
     offset: usize,
     number: u32,
+    /// Whether the file ends in the middle of something, which was noted.
+    tail_lost: bool,
 }
 
 impl Scan<'_> {
@@ -64,6 +67,7 @@ impl Scan<'_> {
             let rest = &self.bytes[self.offset..];
             let Some((skipped, header)) = find_header(rest) else {
                 lost.push(self.tail(rest.len()).to_string());
+                self.tail_lost = true;
                 self.offset = self.bytes.len();
                 break;
             };
@@ -81,7 +85,10 @@ impl Scan<'_> {
                     return Some(Section { number, header, stored });
                 }
                 // The search goes on right behind this header: what it claims may hold further sections.
-                Err(error) => lost.push(error.to_string()),
+                Err(error) => {
+                    self.tail_lost |= error.is_truncation();
+                    lost.push(error.to_string());
+                }
             }
         }
         None

@@ -54,7 +54,7 @@ proptest! {
 #[test]
 fn many_stacks_are_spread_over_sections() {
     let mut bytes = Vec::new();
-    write::write_split(&rich(), &mut bytes, 1000).unwrap();
+    write::write_split(&rich(), &mut bytes, 300).unwrap();
     let mut sections = SectionReader::new(&*bytes, &Format::PROFILE).unwrap();
     let mut parts = 0;
     loop {
