@@ -73,7 +73,7 @@ pub fn take(words: &mut Vec<Word>) -> Result<Ours, BadOption> {
         for word in word.expansion.unwrap_or_else(|| vec![word.given]) {
             if is_ours(&word) {
                 check(&word)?;
-                ours.disable |= word == "-bf-disable";
+                ours.disable |= is_disable(&word);
                 ours.options.push(word);
             } else {
                 rest.push(Word { given: word, expansion: None });
@@ -89,16 +89,23 @@ pub fn take(words: &mut Vec<Word>) -> Result<Ours, BadOption> {
 pub fn disabled_by_environment() -> bool {
     let Some(value) = env::var_os(BF_OPTS) else { return false };
     let words = response::expand(response::split(value.as_bytes()));
-    words.iter().flat_map(Word::words).any(|word| word == "-bf-disable")
+    words.iter().flat_map(Word::words).any(|word| is_disable(word))
 }
 
+/// Two dashes are as good as one.
 fn is_ours(word: &OsStr) -> bool {
-    word.as_bytes().starts_with(b"-bf-")
+    let word = word.as_bytes();
+    word.starts_with(b"-bf-") || word.starts_with(b"--bf-")
+}
+
+fn is_disable(word: &OsStr) -> bool {
+    word == "-bf-disable" || word == "--bf-disable"
 }
 
 fn check(word: &OsStr) -> Result<(), BadOption> {
     let word = word.to_string_lossy();
-    let (name, value) = word.split_once('=').map_or((&*word, None), |(name, value)| (name, Some(value)));
+    let single = word.strip_prefix('-').filter(|rest| rest.starts_with('-')).unwrap_or(&word);
+    let (name, value) = single.split_once('=').map_or((single, None), |(name, value)| (name, Some(value)));
     let name_owned = || name.to_owned();
     let help =
         OPTIONS.iter().find(|option| option.name == name).ok_or_else(|| BadOption::Unknown(word.clone().into()))?;
@@ -145,9 +152,9 @@ mod tests {
 
     #[test]
     fn ours_are_taken_and_the_rest_stays() {
-        let mut list = words(&["-O2", "-bf-line-size=64,128", "a.c", "-bf-verbose", "-bogus"]);
+        let mut list = words(&["-O2", "-bf-line-size=64,128", "a.c", "--bf-verbose", "-bogus"]);
         let ours = take(&mut list).unwrap();
-        assert_eq!(ours.options, ["-bf-line-size=64,128", "-bf-verbose"]);
+        assert_eq!(ours.options, ["-bf-line-size=64,128", "--bf-verbose"]);
         assert!(!ours.disable);
         assert_eq!(list, words(&["-O2", "a.c", "-bogus"]));
     }
