@@ -1,0 +1,283 @@
+//! The command line.
+
+use bf_postproc::{
+    Cache, Scope, Ways,
+    replay::{DinSize, Format as TraceFormat},
+};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::{ffi::OsString, path::PathBuf};
+
+/// Compile any program with bf-clang, run it once, know its misses and write-backs in every cache hierarchy
+#[derive(Debug, Parser)]
+#[command(
+    name = "bf",
+    version,
+    after_help = "Exit codes: 0 done, 1 a file or the system is at fault, 2 the command line is."
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say what a run did, against the caches of the machine it ran on
+    Report(ReportArguments),
+    /// Ask what a hierarchy of caches would have done
+    Query(QueryArguments),
+    /// Ask about many caches, one at a time
+    Sweep(SweepArguments),
+    /// Put the profiles of several processes into one
+    Merge(MergeArguments),
+    /// Make a profile from a trace of accesses
+    Replay(ReplayArguments),
+    /// Print a trace that BF_TRACE wrote, for other simulators
+    Trace(TraceArguments),
+    /// Run an instrumented program; its exit code and signals pass through
+    Run(RunArguments),
+    /// List the machines that --machine knows by name
+    Machines(MachinesArguments),
+    /// Print a completion script
+    Completions {
+        /// For which shell
+        shell: Shell,
+    },
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man {
+        /// Folder to write them to
+        #[arg(long)]
+        out: PathBuf,
+    },
+}
+
+/// How to print an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for people
+    #[default]
+    Text,
+    /// One document, its schema in docs/json.md
+    Json,
+    /// One row per figure's owner, with a header
+    Csv,
+}
+
+/// Which profiles to ask.
+#[derive(Debug, Args)]
+pub struct Input {
+    /// Profiles; several are taken as one, as `bf merge` would. Without any: the newest *.bfp here
+    pub profiles: Vec<PathBuf>,
+    /// Answer each profile by itself
+    #[arg(long)]
+    pub each: bool,
+    /// Use the intact parts of damaged profiles
+    #[arg(long)]
+    pub salvage: bool,
+}
+
+/// How the answer goes out.
+#[derive(Debug, Args)]
+pub struct Output {
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// `bf report`
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    #[command(flatten)]
+    pub input: Input,
+    /// Hierarchy: run (that of the machine it ran on), this (of this computer), a name from `bf machines`, or FILE.json or FILE.toml
+    #[arg(long, default_value = "run")]
+    pub machine: String,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `bf query`
+#[derive(Debug, Args)]
+pub struct QueryArguments {
+    #[command(flatten)]
+    pub input: Input,
+    /// A level, nearest first: NAME=SIZE:WAYS[:LINE][:private|shared][:hashed][:exclusive], such as L1=32K:8
+    #[arg(long = "cache", value_name = "CACHE", conflicts_with = "machine")]
+    pub caches: Vec<Cache>,
+    /// Hierarchy: run (that of the machine it ran on, the default), this (of this computer), a name from `bf machines`, or FILE.json or FILE.toml
+    #[arg(long)]
+    pub machine: Option<String>,
+    /// Count only references made under this tag of bf_tag; may be given several times
+    #[arg(long = "tag", value_name = "NAME")]
+    pub tags: Vec<String>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Who uses a cache.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum ScopeArgument {
+    /// Each thread has its own
+    #[default]
+    Private,
+    /// One for all threads
+    Shared,
+}
+
+impl From<ScopeArgument> for Scope {
+    fn from(scope: ScopeArgument) -> Self {
+        match scope {
+            ScopeArgument::Private => Self::Private,
+            ScopeArgument::Shared => Self::Shared,
+        }
+    }
+}
+
+/// Sizes of a list, wrapped so that clap takes a list as one value.
+#[derive(Clone, Debug)]
+pub struct Sizes(pub Vec<u64>);
+
+fn sizes(text: &str) -> Result<Sizes, String> {
+    bf_postproc::sweep::sizes(text).map(Sizes)
+}
+
+fn bytes(text: &str) -> Result<u32, String> {
+    bf_postproc::size::parse(text)
+        .and_then(|bytes| u32::try_from(bytes).ok())
+        .ok_or_else(|| format!("`{text}` is no line size"))
+}
+
+/// `bf sweep`
+#[derive(Debug, Args)]
+pub struct SweepArguments {
+    #[command(flatten)]
+    pub input: Input,
+    /// Sizes: A..B doubles, A..B+STEP is linear, lists by comma
+    #[arg(long, value_parser = sizes, default_value = "4K..256M")]
+    pub size: Sizes,
+    /// Associativities, by comma: numbers, or full
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,full")]
+    pub ways: Vec<Ways>,
+    /// Line sizes, by comma; without: 64, or the profile's only one
+    #[arg(long, value_delimiter = ',', value_parser = bytes)]
+    pub line: Vec<u32>,
+    /// Who uses the caches
+    #[arg(long, value_enum, default_value_t)]
+    pub scope: ScopeArgument,
+    /// Lines land in sets as if at random
+    #[arg(long)]
+    pub hashed: bool,
+    /// Count only references made under this tag of bf_tag; may be given several times
+    #[arg(long = "tag", value_name = "NAME")]
+    pub tags: Vec<String>,
+    /// Draw the miss ratios as curves over size, into a file that ends in .svg
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `bf merge`
+#[derive(Debug, Args)]
+pub struct MergeArguments {
+    /// Profiles
+    #[arg(required = true)]
+    pub profiles: Vec<PathBuf>,
+    /// File to write
+    #[arg(short, long, value_name = "FILE.bfp")]
+    pub output: PathBuf,
+    /// Use the intact parts of damaged profiles
+    #[arg(long)]
+    pub salvage: bool,
+    #[command(flatten)]
+    pub format: Output,
+}
+
+/// Sizes in extended din.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum DinSizeArgument {
+    /// Decimal numbers
+    #[default]
+    Decimal,
+    /// Hexadecimal numbers, as DineroIV itself reads them
+    Hex,
+}
+
+impl From<DinSizeArgument> for DinSize {
+    fn from(size: DinSizeArgument) -> Self {
+        match size {
+            DinSizeArgument::Decimal => Self::Decimal,
+            DinSizeArgument::Hex => Self::Hexadecimal,
+        }
+    }
+}
+
+/// `bf replay`
+#[derive(Debug, Args)]
+pub struct ReplayArguments {
+    /// Trace, plain or compressed by gzip or zstd; - for stdin
+    pub trace: PathBuf,
+    /// Profile to write
+    #[arg(short, long, value_name = "FILE.bfp")]
+    pub output: PathBuf,
+    /// Line sizes in bytes, by comma; without: those of a bf trace, else 64
+    #[arg(long, value_delimiter = ',', value_parser = bytes)]
+    pub line_size: Vec<u32>,
+    /// Keep histograms for up to 2^N sets; without: that of a bf trace, else 16
+    #[arg(long, value_name = "N")]
+    pub max_set_bits: Option<u32>,
+    /// Keep distances below N with more than one set; without: that of a bf trace, else 64
+    #[arg(long, value_name = "N")]
+    pub max_ways: Option<u32>,
+    /// Format: din, lackey, json or bf; without: found out
+    #[arg(long, value_name = "FORMAT")]
+    pub from: Option<TraceFormat>,
+    /// How sizes stand in extended din
+    #[arg(long, value_enum, default_value_t)]
+    pub din_size: DinSizeArgument,
+    #[command(flatten)]
+    pub format: Output,
+}
+
+/// `bf trace`
+#[derive(Debug, Args)]
+pub struct TraceArguments {
+    /// Trace that BF_TRACE wrote; - for stdin
+    pub trace: PathBuf,
+    /// Format: din, lackey or json
+    #[arg(long, value_name = "FORMAT")]
+    pub to: TraceFormat,
+    /// File to write; without: stdout
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    /// How to write sizes in din
+    #[arg(long, value_enum, default_value_t)]
+    pub din_size: DinSizeArgument,
+}
+
+/// `bf run`
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// Switch address randomisation off, so that two runs make the same profile
+    #[arg(long)]
+    pub no_aslr: bool,
+    /// Name of the profile: sets BF_PROFILE (%e executable, %p pid, %h host, %r rank, %t start time)
+    #[arg(short, long, value_name = "PATTERN")]
+    pub output: Option<OsString>,
+    /// Let the program write its accesses too: sets BF_TRACE
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<OsString>,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// `bf machines`
+#[derive(Debug, Args)]
+pub struct MachinesArguments {
+    #[command(flatten)]
+    pub output: Output,
+}

@@ -1,0 +1,102 @@
+//! Profiles from files.
+
+use crate::{args::Input, failure::Failure, output::remark};
+use bf_profile::Profile;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+/// Profiles that are asked as one.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The files.
+    pub paths: Vec<PathBuf>,
+    /// What they hold.
+    pub profile: Profile,
+}
+
+impl Loaded {
+    /// The files' names.
+    pub fn names(&self) -> Vec<String> {
+        self.paths.iter().map(|path| path.display().to_string()).collect()
+    }
+
+    /// How a heading names them.
+    pub fn title(&self) -> String {
+        match self.paths.as_slice() {
+            [] => String::new(),
+            [only] => only.display().to_string(),
+            [first, rest @ ..] => format!("{} and {} more", first.display(), rest.len()),
+        }
+    }
+}
+
+/// Loads what the command line asks for: all files as one profile, or each by itself.
+pub fn load(input: &Input) -> Result<Vec<Loaded>, Failure> {
+    let paths = if input.profiles.is_empty() { vec![newest()?] } else { input.profiles.clone() };
+    if input.each {
+        return paths
+            .into_iter()
+            .map(|path| Ok(Loaded { profile: read(&path, input.salvage)?, paths: vec![path] }))
+            .collect();
+    }
+    Ok(vec![Loaded { profile: merged(&paths, input.salvage)?, paths }])
+}
+
+/// Several files as one profile.
+pub fn merged(paths: &[PathBuf], salvage: bool) -> Result<Profile, Failure> {
+    let mut profiles = paths.iter().map(|path| read(path, salvage)).collect::<Result<Vec<_>, _>>()?;
+    if profiles.len() == 1 {
+        return Ok(profiles.remove(0));
+    }
+    let before: usize = profiles.iter().map(|profile| profile.processes.len()).sum();
+    let profile = bf_profile::merge(profiles);
+    if profile.processes.len() < before {
+        remark(&format!("{} processes were given more than once and count once", before - profile.processes.len()));
+    }
+    Ok(profile)
+}
+
+fn read(path: &Path, salvage: bool) -> Result<Profile, Failure> {
+    if !salvage {
+        return bf_profile::read_file(path).map_err(|error| match error {
+            bf_profile::Error::Truncated { .. } | bf_profile::Error::Corrupt { .. } => {
+                Failure::Failed(format!("failed to read {}: {error}; --salvage uses its intact parts", path.display()))
+            }
+            error => Failure::file("read", path, error),
+        });
+    }
+    let (profile, lost) = bf_profile::salvage_file(path).map_err(|error| Failure::file("salvage", path, error))?;
+    for line in lost {
+        remark(&format!("{}: {line}", path.display()));
+    }
+    Ok(profile)
+}
+
+/// The profile written last in the working directory.
+fn newest() -> Result<PathBuf, Failure> {
+    let failed = |error| Failure::file("list", Path::new("."), error);
+    let mut newest: Option<(SystemTime, PathBuf)> = None;
+    for entry in fs::read_dir(".").map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let path = PathBuf::from(entry.file_name());
+        let written = match entry.metadata().and_then(|data| data.modified()) {
+            Ok(written) if path.extension().is_some_and(|extension| extension == "bfp") => written,
+            _ => continue,
+        };
+        // Of two written in the same instant the greater name, so that the choice does not depend on the directory.
+        let candidate = (written, path);
+        if newest.as_ref().is_none_or(|newest| candidate > *newest) {
+            newest = Some(candidate);
+        }
+    }
+    let (_, path) = newest.ok_or_else(|| {
+        Failure::Failed(
+            "no *.bfp in this directory; name a profile, or run a program built with bf-clang here".to_owned(),
+        )
+    })?;
+    remark(&format!("newest profile here: {}", path.display()));
+    Ok(path)
+}

@@ -1,0 +1,49 @@
+//! `bf`: asks profiles what caches would have done, and makes profiles from traces.
+//!
+//! Comes in: a command line, profiles, traces, machine descriptions. Goes out: answers on stdout, one-line errors and
+//! remarks on stderr. Everything that is computed is computed in `postproc`; here are only words, tables and files.
+#![forbid(unsafe_code)]
+
+mod args;
+mod failure;
+mod generate;
+mod input;
+mod machine;
+mod merge;
+mod output;
+mod plot;
+mod query;
+mod replay;
+mod report;
+mod run;
+mod sweep;
+mod topology;
+mod trace;
+
+use args::{Arguments, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Report(arguments) => report::command(&arguments),
+        Command::Query(arguments) => query::command(&arguments),
+        Command::Sweep(arguments) => sweep::command(&arguments),
+        Command::Merge(arguments) => merge::command(&arguments),
+        Command::Replay(arguments) => replay::command(&arguments),
+        Command::Trace(arguments) => trace::command(&arguments),
+        Command::Run(arguments) => run::command(&arguments),
+        Command::Machines(arguments) => machine::command(&arguments),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man { out } => generate::man(&out),
+    };
+    match done {
+        // Whoever closed the pipe has read enough.
+        Ok(()) | Err(Failure::Pipe) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("bf: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Numbers, tables, JSON and CSV on their way to stdout.
+
+use crate::{args::Format, failure::Failure};
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::io::{self, BufWriter, Write};
+
+/// Says something on stderr that is no failure.
+pub fn remark(text: &str) {
+    // stderr may be closed; then nobody wants to know.
+    let _ = writeln!(io::stderr(), "bf: {text}");
+}
+
+/// Prints an answer in the format asked for: `text` writes the tables, `rows` gives the CSV rows as JSON objects.
+pub fn print<A: Serialize>(
+    format: Format,
+    answers: &[A],
+    each: bool,
+    text: impl Fn(&A) -> String,
+    rows: impl Fn(&A) -> Vec<Value>,
+) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match format {
+        Format::Text => {
+            for (index, answer) in answers.iter().enumerate() {
+                if index > 0 {
+                    writeln!(out)?;
+                }
+                out.write_all(text(answer).as_bytes())?;
+            }
+        }
+        Format::Json => {
+            match answers {
+                [only] if !each => serde_json::to_writer_pretty(&mut out, only)?,
+                all => serde_json::to_writer_pretty(&mut out, all)?,
+            }
+            writeln!(out)?;
+        }
+        Format::Csv => csv(&mut out, answers.iter().flat_map(rows).collect())?,
+    }
+    Ok(out.flush()?)
+}
+
+/// Rows with the header that the first of them has; later ones leave out and add nothing.
+fn csv(out: impl Write, rows: Vec<Value>) -> Result<(), Failure> {
+    let rows: Vec<Vec<(String, String)>> = rows.iter().map(|row| flatten(row.as_object())).collect();
+    let mut header: Vec<&String> = Vec::new();
+    for name in rows.iter().flatten().map(|(name, _)| name) {
+        if !header.contains(&name) {
+            header.push(name);
+        }
+    }
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(&header)?;
+    for row in &rows {
+        let cell =
+            |name: &&String| row.iter().find(|(other, _)| other == *name).map_or("", |(_, value)| value.as_str());
+        writer.write_record(header.iter().map(cell))?;
+    }
+    Ok(writer.flush()?)
+}
+
+/// Columns of a row. Intervals become two columns, nested figures one each, lists are joined.
+fn flatten(row: Option<&Map<String, Value>>) -> Vec<(String, String)> {
+    let mut columns = Vec::new();
+    for (name, value) in row.into_iter().flatten() {
+        match value {
+            Value::Array(both) if name.ends_with("bounds") => {
+                for (end, value) in ["lo", "hi"].iter().zip(both) {
+                    columns.push((format!("{name}_{end}"), plain(value)));
+                }
+            }
+            Value::Null if name.ends_with("bounds") => {
+                columns.extend(["lo", "hi"].map(|end| (format!("{name}_{end}"), String::new())));
+            }
+            Value::Object(inner) => {
+                let inner = flatten(Some(inner)).into_iter();
+                columns.extend(inner.map(|(key, value)| (format!("{name}_{key}"), value)));
+            }
+            _ => columns.push((name.clone(), plain(value))),
+        }
+    }
+    columns
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    }
+}
+
+/// A JSON object for [`print`]'s rows, with more columns in front.
+pub fn row(front: &[(&str, Value)], rest: &impl Serialize) -> Result<Value, serde_json::Error> {
+    let mut object: Map<String, Value> =
+        front.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    if let Value::Object(rest) = serde_json::to_value(rest)? {
+        object.extend(rest);
+    }
+    Ok(Value::Object(object))
+}
+
+/// A table whose first column holds names and whose others hold numbers.
+pub fn table(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header).add_rows(rows);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_cell_alignment(if index == 0 { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    let lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n") + "\n"
+}
+
+/// `1234567` as `1,234,567`.
+pub fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count of things, in words: `1 thread`, `4 threads`.
+pub fn counted(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", number(count), if count == 1 { "" } else { "s" })
+}
+
+/// A ratio as a percentage with three significant digits; `-` for none.
+pub fn percent(ratio: Option<f64>) -> String {
+    let Some(percent) = ratio.map(|ratio| ratio * 100.0) else { return "-".to_owned() };
+    let decimals = match percent {
+        p if p >= 99.95 || p == 0.0 => 0,
+        p if p >= 10.0 => 1,
+        p if p >= 1.0 => 2,
+        p if p >= 0.1 => 3,
+        _ => 4,
+    };
+    format!("{percent:.decimals$} %")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_and_percentages() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(percent(Some(0.12345)), "12.3 %");
+        assert_eq!(percent(Some(1.0)), "100 %");
+        assert_eq!(percent(Some(0.0)), "0 %");
+        assert_eq!(percent(Some(0.000_012)), "0.0012 %");
+        assert_eq!(percent(None), "-");
+        assert_eq!(counted(1, "thread") + &counted(2000, "thread"), "1 thread2,000 threads");
+    }
+
+    #[test]
+    fn rows_are_flat() {
+        let mut out = Vec::new();
+        let rows = vec![
+            json!({"name": "L1, near", "bounds": null, "spread": {"misses": {"min": 1}}}),
+            json!({"name": "L2", "bounds": [3, 4], "more": true}),
+        ];
+        csv(&mut out, rows).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "name,bounds_lo,bounds_hi,spread_misses_min,more\n\"L1, near\",,,1,\nL2,3,4,,true\n");
+    }
+}

@@ -1,0 +1,317 @@
+//! `bf report`: the first page about a run.
+
+use crate::{
+    args::ReportArguments,
+    failure::Failure,
+    input::{self, Loaded},
+    machine,
+    output::{counted, number, percent, print, row},
+    query,
+};
+use bf_postproc::{
+    Answer,
+    curve::{self, CurvePoint, Knee},
+    size,
+};
+use bf_profile::{EndReason, Machine, Meta, Process};
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// Functions named in the text; the JSON names them all.
+const MOST_CALLEES: usize = 8;
+/// Processes and log lines shown in the text, likewise.
+const MOST_LINES: usize = 12;
+
+/// Everything a report says.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    profiles: Vec<String>,
+    processes: Vec<ProcessReport>,
+    /// Answer of the hierarchy; null if there is none, with the reason below.
+    query: Option<Answer>,
+    query_error: Option<String>,
+    curve_line_bytes: u32,
+    curve: Vec<CurvePoint>,
+    knees: Vec<Knee>,
+}
+
+/// What is known of one process.
+#[derive(Debug, Serialize)]
+struct ProcessReport {
+    executable: String,
+    command: Vec<String>,
+    pid: u32,
+    parent: u32,
+    host: String,
+    rank: Option<u32>,
+    version: String,
+    start_ns: u64,
+    elapsed_ns: u64,
+    aslr: Option<bool>,
+    end: &'static str,
+    signal: Option<i32>,
+    threads: u32,
+    accesses: u64,
+    dropped: u64,
+    modules: Vec<String>,
+    cpu: String,
+    uninstrumented: Vec<CalleeReport>,
+    uninstrumented_calls: u64,
+    log: Vec<String>,
+    tags: Vec<String>,
+    line_sizes: Vec<u32>,
+}
+
+/// A function that was called but not seen.
+#[derive(Debug, Serialize)]
+struct CalleeReport {
+    name: String,
+    calls: u64,
+}
+
+/// Reports on every profile.
+pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
+    let mut reports = Vec::new();
+    for loaded in input::load(&arguments.input)? {
+        reports.push(report(&loaded, &arguments.machine)?);
+    }
+    let rows = |report: &Report| {
+        let front = [("profiles", Value::from(report.profiles.join(" ")))];
+        report.query.iter().flat_map(|answer| &answer.levels).filter_map(|level| row(&front, level).ok()).collect()
+    };
+    print(arguments.output.format, &reports, arguments.input.each, text, rows)
+}
+
+fn report(loaded: &Loaded, selector: &str) -> Result<Report, Failure> {
+    let hierarchy = machine::resolve(selector, &loaded.profile)?;
+    // A hierarchy that the profile was not recorded for is no reason to keep the rest back.
+    let (query, query_error) = match query::answer(loaded, hierarchy.caches, Some(hierarchy.label), &[]) {
+        Ok(answer) => (Some(answer), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let (curve_line_bytes, curve) = curve::curve(&loaded.profile).unwrap_or_default();
+    Ok(Report {
+        schema: "bf.report/1",
+        profiles: loaded.names(),
+        processes: loaded.profile.processes.iter().map(process).collect(),
+        query,
+        query_error,
+        curve_line_bytes,
+        knees: curve::knees(&curve),
+        curve,
+    })
+}
+
+fn process(process: &Process) -> ProcessReport {
+    let Process { meta, machine: Machine { cpu, .. }, uninstrumented, log, tags, lines } = process;
+    let Meta { executable, command, pid, parent, host, rank, version, start_ns, .. } = meta.clone();
+    let Meta { elapsed_ns, aslr, threads, accesses, dropped, modules, .. } = meta.clone();
+    let (end, signal) = match meta.end {
+        EndReason::Exit => ("exit", None),
+        EndReason::QuickExit => ("quick_exit", None),
+        EndReason::Signal(number) => ("signal", Some(number)),
+        EndReason::Exec => ("exec", None),
+        EndReason::Checkpoint => ("checkpoint", None),
+        EndReason::Replay => ("replay", None),
+    };
+    ProcessReport {
+        executable,
+        command,
+        pid,
+        parent,
+        host,
+        rank,
+        version,
+        start_ns,
+        elapsed_ns,
+        aslr,
+        end,
+        signal,
+        threads,
+        accesses,
+        dropped,
+        modules,
+        cpu: cpu.clone(),
+        uninstrumented: uninstrumented
+            .iter()
+            .map(|callee| CalleeReport { name: callee.name.clone(), calls: callee.calls })
+            .collect(),
+        uninstrumented_calls: uninstrumented.iter().map(|callee| callee.calls).sum(),
+        log: log.clone(),
+        tags: tags.iter().filter(|tag| !tag.is_empty()).cloned().collect(),
+        line_sizes: lines.iter().map(|data| data.line_bytes).collect(),
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    match report.processes.as_slice() {
+        [only] => {
+            text += &format!("{}\n", report.profiles.join(" "));
+            text += &one(only);
+        }
+        several => text += &many(report, several),
+    }
+    text.push('\n');
+    match (&report.query, &report.query_error) {
+        (Some(answer), _) => {
+            text += &format!("Caches of {}\n", answer.machine.as_deref().unwrap_or("the hierarchy asked for"));
+            text += &query::levels(answer);
+        }
+        (None, Some(error)) => text += &format!("No answer for the hierarchy: {error}\n"),
+        (None, None) => {}
+    }
+    text + &working_sets(report) + &log(&report.processes) + &next(report)
+}
+
+/// How a process ended, in words.
+fn ending(process: &ProcessReport) -> String {
+    let seconds = process.elapsed_ns as f64 / 1e9;
+    match (process.end, process.signal) {
+        ("replay", _) => "replayed from a trace".to_owned(),
+        ("signal", Some(number)) => format!("killed by signal {number} after {seconds:.2} s"),
+        ("quick_exit", _) => format!("_exit or quick_exit after {seconds:.2} s"),
+        ("exec", _) => format!("replaced by another program after {seconds:.2} s"),
+        ("checkpoint", _) => format!("unknown: this is a checkpoint, written after {seconds:.2} s"),
+        _ => format!("exit after {seconds:.2} s"),
+    }
+}
+
+/// The facts about a single process.
+fn one(process: &ProcessReport) -> String {
+    let mut text = String::new();
+    let mut fact = |name: &str, value: String| {
+        let _ = writeln!(text, "  {name:<12}{value}");
+    };
+    fact("command", process.command.join(" "));
+    if process.end != "replay" {
+        let rank = process.rank.map_or_else(String::new, |rank| format!(", rank {rank}"));
+        fact("process", format!("{} on {}{rank}", process.pid, process.host));
+    }
+    fact("ended", ending(process));
+    fact(
+        "recorded",
+        format!(
+            "{} by {}, in lines of {} bytes",
+            plural(process.accesses, "access", "accesses"),
+            counted(process.threads.into(), "thread"),
+            process.line_sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+        ),
+    );
+    if process.dropped > 0 {
+        fact("dropped", format!("{}: the figures are too low", plural(process.dropped, "access", "accesses")));
+    }
+    if !process.tags.is_empty() {
+        fact("tags", process.tags.join(", "));
+    }
+    if process.end != "replay" {
+        fact("not seen", not_seen(process));
+    }
+    if process.aslr == Some(true) {
+        fact(
+            "addresses",
+            "randomised: set-associative figures differ a little from run to run; `bf run --no-aslr` does not".into(),
+        );
+    }
+    text
+}
+
+fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", number(count), if count == 1 { one } else { many })
+}
+
+/// What the program called that was not compiled with bf.
+fn not_seen(process: &ProcessReport) -> String {
+    if process.uninstrumented.is_empty() {
+        return "no calls into code that was not compiled with bf-clang".to_owned();
+    }
+    let named = process.uninstrumented.iter().take(MOST_CALLEES);
+    let names: Vec<String> = named.map(|callee| format!("{} {}", callee.name, number(callee.calls))).collect();
+    let more = process.uninstrumented.len().saturating_sub(MOST_CALLEES);
+    let rest = if more > 0 { format!(", {more} more functions") } else { String::new() };
+    format!(
+        "{} into code not compiled with bf-clang: {}{rest}",
+        counted(process.uninstrumented_calls, "call"),
+        names.join(", ")
+    )
+}
+
+/// A line for each of several processes.
+fn many(report: &Report, processes: &[ProcessReport]) -> String {
+    let accesses = processes.iter().map(|process| process.accesses).sum();
+    let mut text = format!(
+        "{}: {}, {}\n",
+        report.profiles.join(" "),
+        plural(processes.len() as u64, "process", "processes"),
+        plural(accesses, "access", "accesses")
+    );
+    for process in processes.iter().take(MOST_LINES) {
+        let rank = process.rank.map_or_else(String::new, |rank| format!(" rank {rank}"));
+        let _ = writeln!(
+            text,
+            "  {} {} on {}{rank}: {}, {}",
+            process.executable,
+            process.pid,
+            process.host,
+            plural(process.accesses, "access", "accesses"),
+            ending(process)
+        );
+    }
+    if processes.len() > MOST_LINES {
+        let _ = writeln!(text, "  and {} more", processes.len() - MOST_LINES);
+    }
+    text
+}
+
+/// Where the miss ratio of a fully associative cache falls.
+fn working_sets(report: &Report) -> String {
+    if report.knees.is_empty() {
+        return String::new();
+    }
+    let mut text = "\nWorking sets (miss ratio of a fully associative cache)\n".to_owned();
+    for knee in &report.knees {
+        let _ = writeln!(
+            text,
+            "  {:>8}  {:>9} -> {}",
+            size::format(knee.size_bytes),
+            percent(Some(knee.above)),
+            percent(Some(knee.below))
+        );
+    }
+    text
+}
+
+/// What the runtime remarked.
+fn log(processes: &[ProcessReport]) -> String {
+    let lines: Vec<&String> = processes.iter().flat_map(|process| &process.log).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let mut text = "\nRemarks of the runtime\n".to_owned();
+    for line in lines.iter().take(MOST_LINES) {
+        let _ = writeln!(text, "  {line}");
+    }
+    if lines.len() > MOST_LINES {
+        let _ = writeln!(text, "  and {} more", lines.len() - MOST_LINES);
+    }
+    text
+}
+
+/// What to type next.
+fn next(report: &Report) -> String {
+    let profile = report.profiles.first().map_or("PROFILE", String::as_str);
+    let more = if report.profiles.len() > 1 { " ..." } else { "" };
+    let line = report.processes.first().and_then(|process| process.line_sizes.first()).copied().unwrap_or(64);
+    let usual = report
+        .processes
+        .first()
+        .is_none_or(|process| process.line_sizes.contains(&64) || process.line_sizes.len() == 1);
+    let line = if usual { String::new() } else { format!(":{line}") };
+    format!(
+        "\nNext\n  bf query {profile}{more} --cache L1=32K:8{line} --cache L2=1M:16{line}\n  \
+         bf query {profile}{more} --machine zen3-milan       (bf machines lists them)\n  \
+         bf sweep {profile}{more} --size 4K..256M --ways 1,8,full --plot mrc.svg\n"
+    )
+}

@@ -1,0 +1,28 @@
+//! `bf run`: becomes the program, so that its exit code, its signals and its terminal are its own.
+
+use crate::{args::RunArguments, failure::Failure};
+use nix::sys::personality::{self, Persona};
+use std::{io, os::unix::process::CommandExt, path::Path, process::Command};
+
+/// Replaces this process by the program; returns only if that fails.
+pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
+    let [program, rest @ ..] = arguments.program.as_slice() else {
+        return Err(Failure::Usage("no program to run".to_owned()));
+    };
+    if arguments.no_aslr {
+        personality::get()
+            .and_then(|now| personality::set(now | Persona::ADDR_NO_RANDOMIZE))
+            .map_err(|error| Failure::Failed(format!("failed to switch address randomisation off: {error}")))?;
+    }
+    let mut command = Command::new(program);
+    command.args(rest);
+    for (name, value) in [("BF_PROFILE", &arguments.output), ("BF_TRACE", &arguments.trace)] {
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
+    let error = command.exec();
+    // As shells say it: 127 for a program that is not there, 126 for one that cannot be run.
+    let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    Err(Failure::NotStarted(code, format!("failed to run {}: {error}", Path::new(program).display())))
+}

@@ -1,0 +1,98 @@
+//! `bf sweep`
+
+use crate::{
+    args::{Format, SweepArguments},
+    failure::Failure,
+    input,
+    output::{number, percent, print, remark, row, table},
+    plot,
+};
+use bf_postproc::{
+    size,
+    sweep::{Point, Sweep, SweepAnswer, sweep},
+};
+use serde_json::Value;
+
+/// Answers every combination for every profile.
+pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
+    if let Some(path) = &arguments.plot {
+        plot::check(path)?;
+        if arguments.input.each && arguments.input.profiles.len() > 1 {
+            return Err(Failure::Usage("--plot draws one profile; leave --each out, or ask one at a time".to_owned()));
+        }
+    }
+    let question = Sweep {
+        sizes: arguments.size.0.clone(),
+        ways: arguments.ways.clone(),
+        lines: if arguments.line.is_empty() { vec![None] } else { arguments.line.iter().copied().map(Some).collect() },
+        scope: arguments.scope.into(),
+        hashed: arguments.hashed,
+        tags: arguments.tags.clone(),
+    };
+    let mut answers = Vec::new();
+    for loaded in input::load(&arguments.input)? {
+        let mut answer = sweep(&loaded.profile, &question)?;
+        answer.profiles = loaded.names();
+        if let (true, Some(because)) = (arguments.output.format != Format::Text, &answer.skipped_because) {
+            remark(&format!("{} combinations skipped; the first: {because}", number(answer.skipped as u64)));
+        }
+        if let Some(path) = &arguments.plot {
+            plot::curves(path, &loaded.title(), &answer.points)?;
+        }
+        answers.push(answer);
+    }
+    print(arguments.output.format, &answers, arguments.input.each, text, rows)
+}
+
+fn rows(answer: &SweepAnswer) -> Vec<Value> {
+    let front = [("profiles", Value::from(answer.profiles.join(" ")))];
+    answer.points.iter().filter_map(|point| row(&front, point).ok()).collect()
+}
+
+/// What tells one column of the table, or one curve of the plot, from another.
+pub fn series(point: &Point) -> String {
+    if point.full { "full".to_owned() } else { counted_ways(point.ways) }
+}
+
+fn counted_ways(ways: u64) -> String {
+    format!("{ways} way{}", if ways == 1 { "" } else { "s" })
+}
+
+/// Miss ratios: a table for each line size, sizes down and associativities across.
+fn text(answer: &SweepAnswer) -> String {
+    let mut text = format!("{}\n", answer.profiles.join(" "));
+    if let Some(first) = answer.points.first() {
+        text += &format!("{} references; miss ratios:\n", number(first.references));
+    }
+    let mut lines: Vec<u32> = answer.points.iter().map(|point| point.line_bytes).collect();
+    lines.dedup();
+    for line in lines {
+        let points: Vec<&Point> = answer.points.iter().filter(|point| point.line_bytes == line).collect();
+        let (mut sizes, mut columns) = (Vec::new(), Vec::new());
+        for point in &points {
+            if !sizes.contains(&point.size_bytes) {
+                sizes.push(point.size_bytes);
+            }
+            if !columns.contains(&series(point)) {
+                columns.push(series(point));
+            }
+        }
+        sizes.sort_unstable();
+        let cell = |size: u64, column: &String| {
+            let point = points.iter().find(|point| point.size_bytes == size && series(point) == *column);
+            point.map_or_else(String::new, |point| percent(point.miss_ratio) + if point.exact { "" } else { "~" })
+        };
+        let rows = sizes.iter().map(|&size| {
+            [size::format(size)].into_iter().chain(columns.iter().map(|column| cell(size, column))).collect()
+        });
+        let header = [format!("line {line}")].into_iter().chain(columns.iter().cloned()).collect();
+        text += &format!("\n{}", table(header, rows.collect()));
+    }
+    if answer.points.iter().any(|point| !point.exact) {
+        text += "~ is no exact count: hashed, bounded or interpolated (--format json says which, with bounds)\n";
+    }
+    if let Some(because) = &answer.skipped_because {
+        text += &format!("{} combinations skipped; the first: {because}\n", number(answer.skipped as u64));
+    }
+    text
+}
