@@ -88,7 +88,11 @@ impl From<io::Error> for Error {
 }
 
 fn missing_text(missing: u64) -> String {
-    if missing == 0 { "the end mark is missing".into() } else { format!("{missing} bytes are missing") }
+    match missing {
+        0 => "the end mark is missing".into(),
+        1 => "1 byte is missing".into(),
+        _ => format!("{missing} bytes are missing"),
+    }
 }
 
 /// What gave a damaged section away.
