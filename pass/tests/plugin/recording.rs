@@ -10,7 +10,7 @@ fn check(name: &str) {
     let source = fixtures().join(name);
     let text = fs::read_to_string(&source).unwrap();
     let header = |key: &str| text.lines().find_map(|line| line.trim_start_matches(['/', ';', ' ']).strip_prefix(key));
-    if header("needs: ") == Some("avx2") && !has_avx2() {
+    if !header("needs: ").is_none_or(runs_here) {
         eprintln!("{name}: this machine cannot run it");
         return;
     }
@@ -25,13 +25,18 @@ fn check(name: &str) {
     }
 }
 
+/// Whether this machine has an extension of the instruction set.
 #[cfg(target_arch = "x86_64")]
-fn has_avx2() -> bool {
-    is_x86_feature_detected!("avx2")
+fn runs_here(extension: &str) -> bool {
+    match extension {
+        "avx2" => is_x86_feature_detected!("avx2"),
+        "avx512f" => is_x86_feature_detected!("avx512f"),
+        _ => panic!("an extension that no fixture needed before: {extension}"),
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn has_avx2() -> bool {
+fn runs_here(_extension: &str) -> bool {
     false
 }
 
@@ -57,6 +62,7 @@ fixtures! {
     resolver: "resolver.c"
     masked: "masked.ll"
     avx2: "avx2.c"
+    avx512: "avx512.c"
     threads: "threads.c"
 }
 

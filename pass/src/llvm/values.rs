@@ -1,0 +1,327 @@
+//! What the pass asks of types, values and blocks.
+
+use super::*;
+
+// SAFETY (for every block below): as for `Module`.
+impl Type {
+    pub(crate) fn kind(self) -> Kind {
+        // SAFETY: as said above the impl; `llvm-sys` is of LLVM's version, so it knows every kind.
+        unsafe { LLVMGetTypeKind(self.0) }
+    }
+
+    pub(crate) fn is_pointer(self) -> bool {
+        self.kind() == Kind::LLVMPointerTypeKind
+    }
+
+    /// Width of an integer type; 0 for any other.
+    pub(crate) fn int_bits(self) -> u32 {
+        match self.kind() {
+            // SAFETY: as said above the impl.
+            Kind::LLVMIntegerTypeKind => unsafe { LLVMGetIntTypeWidth(self.0) },
+            _ => 0,
+        }
+    }
+
+    /// Lanes and element of a fixed vector.
+    pub(crate) fn as_vector(self) -> Option<(u32, Self)> {
+        // SAFETY: as said above the impl.
+        (self.kind() == Kind::LLVMVectorTypeKind).then(|| unsafe { (LLVMGetVectorSize(self.0), self.element()) })
+    }
+
+    pub(crate) fn is_scalable_vector(self) -> bool {
+        self.kind() == Kind::LLVMScalableVectorTypeKind
+    }
+
+    /// Element of a vector, fixed or scalable.
+    pub(crate) fn element(self) -> Self {
+        // SAFETY: as said above the impl; asked of vectors only.
+        Self(unsafe { LLVMGetElementType(self.0) })
+    }
+
+    /// Parameters of a function type.
+    pub(crate) fn parameters(self) -> Vec<Self> {
+        // SAFETY: as said above the impl; asked of function types only, and the array has room for all.
+        unsafe {
+            let mut types = vec![ptr::null_mut(); LLVMCountParamTypes(self.0) as usize];
+            LLVMGetParamTypes(self.0, types.as_mut_ptr());
+            types.into_iter().map(Self).collect()
+        }
+    }
+
+    /// The first field of a structure; any other type itself.
+    pub(crate) fn first_field(self) -> Self {
+        match self.kind() {
+            // SAFETY: as said above the impl; the structures this is asked of have fields.
+            Kind::LLVMStructTypeKind => Self(unsafe { LLVMStructGetTypeAtIndex(self.0, 0) }),
+            _ => self,
+        }
+    }
+
+    pub(crate) fn vector(self, lanes: u32) -> Self {
+        // SAFETY: as said above the impl.
+        Self(unsafe { LLVMVectorType(self.0, lanes) })
+    }
+
+    pub(crate) fn array(self, length: u64) -> Self {
+        // SAFETY: as said above the impl.
+        Self(unsafe { LLVMArrayType2(self.0, length) })
+    }
+
+    /// The vector type like this one, fixed or scalable, of another element.
+    pub(crate) fn with_element(self, element: Self) -> Self {
+        // SAFETY: as said above the impl; asked of vectors only.
+        unsafe {
+            let lanes = LLVMGetVectorSize(self.0);
+            Self(if self.is_scalable_vector() {
+                LLVMScalableVectorType(element.0, lanes)
+            } else {
+                LLVMVectorType(element.0, lanes)
+            })
+        }
+    }
+
+    /// Address space of a pointer or of a vector of pointers.
+    pub(crate) fn address_space(self) -> u32 {
+        let pointer = if self.is_pointer() { self } else { self.element() };
+        // SAFETY: as said above the impl; `pointer` is a pointer type.
+        unsafe { LLVMGetPointerAddressSpace(pointer.0) }
+    }
+}
+
+/// The kinds of instructions that the pass tells apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instruction {
+    Load,
+    Store,
+    Atomic,
+    Call,
+    Alloca,
+    EhPad,
+    Other,
+}
+
+// SAFETY (for every block below): as for `Module`.
+impl Value {
+    pub(crate) fn ty(self) -> Type {
+        // SAFETY: as said above the impl.
+        Type(unsafe { LLVMTypeOf(self.0) })
+    }
+
+    /// The name; of a global, the one the linker sees.
+    pub(crate) fn name(self) -> String {
+        // SAFETY: as said above the impl.
+        let name = text(|length| unsafe { LLVMGetValueName2(self.0, length) });
+        // LLVM's mark for a name that no prefix of the target is put before.
+        name.strip_prefix('\u{1}').map_or(name.clone(), str::to_owned)
+    }
+
+    /// What kind of instruction it is. `LLVMIsA…` rather than the opcode, because an enumeration of opcodes from a newer
+    /// LLVM would be undefined behaviour in Rust.
+    pub(crate) fn instruction(self) -> Instruction {
+        // SAFETY: as said above the impl; these casts answer null for what they are not.
+        unsafe {
+            if !LLVMIsALoadInst(self.0).is_null() {
+                Instruction::Load
+            } else if !LLVMIsAStoreInst(self.0).is_null() {
+                Instruction::Store
+            } else if !LLVMIsAAtomicRMWInst(self.0).is_null() || !LLVMIsAAtomicCmpXchgInst(self.0).is_null() {
+                Instruction::Atomic
+            } else if !LLVMIsACallInst(self.0).is_null() || !LLVMIsAInvokeInst(self.0).is_null() {
+                Instruction::Call
+            } else if !LLVMIsAAllocaInst(self.0).is_null() {
+                Instruction::Alloca
+            } else if !LLVMIsAFuncletPadInst(self.0).is_null() || !LLVMIsACatchSwitchInst(self.0).is_null() {
+                Instruction::EhPad
+            } else {
+                Instruction::Other
+            }
+        }
+    }
+
+    pub(crate) fn operand(self, index: u32) -> Self {
+        // SAFETY: as said above the impl; `index` is below the number of operands.
+        Self(unsafe { LLVMGetOperand(self.0, index) })
+    }
+
+    /// The integer a piece of metadata wraps.
+    pub(super) fn operand_constant(self) -> Option<u64> {
+        // SAFETY: as said above the impl; metadata that wraps a value has it as its only operand.
+        unsafe {
+            if LLVMGetMDNodeNumOperands(self.0) != 1 {
+                return None;
+            }
+            let mut operand = ptr::null_mut();
+            LLVMGetMDNodeOperands(self.0, &raw mut operand);
+            Self(operand).as_constant_int()
+        }
+    }
+
+    /// The value of an integer constant of at most 64 bits.
+    pub(crate) fn as_constant_int(self) -> Option<u64> {
+        // SAFETY: as said above the impl.
+        unsafe {
+            let constant = LLVMIsAConstantInt(self.0);
+            (!constant.is_null() && self.ty().int_bits() <= 64).then(|| LLVMConstIntGetZExtValue(constant))
+        }
+    }
+
+    /// The function, if this value is one.
+    pub(crate) fn as_function(self) -> Option<Self> {
+        // SAFETY: as said above the impl.
+        Some(unsafe { LLVMIsAFunction(self.0) }).filter(|function| !function.is_null()).map(Self)
+    }
+
+    pub(crate) fn is_inline_asm(self) -> bool {
+        // SAFETY: as said above the impl.
+        unsafe { !LLVMIsAInlineAsm(self.0).is_null() }
+    }
+
+    pub(crate) fn is_swift_error(self) -> bool {
+        // SAFETY: as said above the impl.
+        unsafe { bf_shim_is_swift_error(self.0) }
+    }
+
+    // Globals and functions.
+
+    /// A function of the module without a body.
+    pub(crate) fn is_declaration(self) -> bool {
+        // SAFETY: as said above the impl.
+        unsafe { LLVMIsDeclaration(self.0) != 0 }
+    }
+
+    pub(crate) fn is_available_externally(self) -> bool {
+        // SAFETY: as said above the impl.
+        unsafe { LLVMGetLinkage(self.0) == LLVMLinkage::LLVMAvailableExternallyLinkage }
+    }
+
+    /// Whether the linker never sees its name.
+    pub(crate) fn is_local(self) -> bool {
+        // SAFETY: as said above the impl.
+        matches!(unsafe { LLVMGetLinkage(self.0) }, LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage)
+    }
+
+    /// The name of an intrinsic without its overload types.
+    pub(crate) fn intrinsic_name(self) -> Option<String> {
+        // SAFETY: as said above the impl; asked of functions only.
+        unsafe {
+            let id = LLVMGetIntrinsicID(self.0);
+            (id != 0).then(|| text(|length| LLVMIntrinsicGetName(id, length)))
+        }
+    }
+
+    pub(crate) fn is_library_function(self) -> bool {
+        // SAFETY: as said above the impl; asked of functions only.
+        unsafe { bf_shim_is_library_function(self.0) }
+    }
+
+    pub(crate) fn has_attribute(self, kind: c_uint) -> bool {
+        // SAFETY: as said above the impl; asked of functions only.
+        unsafe { !LLVMGetEnumAttributeAtIndex(self.0, FUNCTION, kind).is_null() }
+    }
+
+    pub(crate) fn remove_attribute(self, kind: c_uint) {
+        // SAFETY: as said above the impl; asked of functions only.
+        unsafe { LLVMRemoveEnumAttributeAtIndex(self.0, FUNCTION, kind) }
+    }
+
+    pub(crate) fn add_attribute(self, module: Module, kind: c_uint) {
+        // SAFETY: as said above the impl; asked of functions only.
+        unsafe {
+            let attribute = LLVMCreateEnumAttribute(module.context(), kind, 0);
+            LLVMAddAttributeAtIndex(self.0, FUNCTION, attribute);
+        }
+    }
+
+    pub(crate) fn calling_convention(self) -> u32 {
+        // SAFETY: as said above the impl; asked of functions only.
+        unsafe { LLVMGetFunctionCallConv(self.0) }
+    }
+
+    pub(crate) fn function_type(self) -> Type {
+        // SAFETY: as said above the impl; asked of functions only.
+        Type(unsafe { LLVMGlobalGetValueType(self.0) })
+    }
+
+    pub(crate) fn blocks(self) -> impl Iterator<Item = Block> {
+        // SAFETY: as said above the impl; asked of functions only.
+        let first = unsafe { LLVMGetFirstBasicBlock(self.0) };
+        let step = |block: &LLVMBasicBlockRef| {
+            // SAFETY: as said above the impl.
+            Some(unsafe { LLVMGetNextBasicBlock(*block) }).filter(|block| !block.is_null())
+        };
+        core::iter::successors(Some(first).filter(|block| !block.is_null()), step).map(Block)
+    }
+
+    pub(crate) fn set_initializer(self, value: Self) {
+        // SAFETY: as said above the impl; asked of global variables only.
+        unsafe { LLVMSetInitializer(self.0, value.0) }
+    }
+
+    pub(crate) fn set_constant(self) {
+        // SAFETY: as said above the impl; asked of global variables only.
+        unsafe { LLVMSetGlobalConstant(self.0, 1) }
+    }
+
+    // Instructions.
+
+    /// Whether instrumentation put it there.
+    pub(crate) fn is_marked(self, mark: c_uint) -> bool {
+        // SAFETY: as said above the impl; asked of instructions only.
+        unsafe { !LLVMGetMetadata(self.0, mark).is_null() }
+    }
+
+    pub(crate) fn block(self) -> Block {
+        // SAFETY: as said above the impl; asked of instructions only.
+        Block(unsafe { LLVMGetInstructionParent(self.0) })
+    }
+
+    pub(crate) fn callee(self) -> Self {
+        // SAFETY: as said above the impl; asked of calls only.
+        Self(unsafe { LLVMGetCalledValue(self.0) })
+    }
+
+    pub(crate) fn argument_count(self) -> u32 {
+        // SAFETY: as said above the impl; asked of calls only.
+        unsafe { LLVMGetNumArgOperands(self.0) }
+    }
+
+    pub(crate) fn is_musttail(self) -> bool {
+        // SAFETY: as said above the impl; the kind is asked of `call` only.
+        unsafe {
+            !LLVMIsACallInst(self.0).is_null()
+                && LLVMGetTailCallKind(self.0) == LLVMTailCallKind::LLVMTailCallKindMustTail
+        }
+    }
+
+    /// The type an argument attribute of a call names, as `byval` does.
+    pub(crate) fn argument_type_attribute(self, argument: u32, kind: c_uint) -> Option<Type> {
+        // SAFETY: as said above the impl; asked of calls only, with a kind that carries a type.
+        unsafe {
+            let attribute = LLVMGetCallSiteEnumAttribute(self.0, argument + 1, kind);
+            (!attribute.is_null()).then(|| Type(LLVMGetTypeAttributeValue(attribute)))
+        }
+    }
+
+    pub(crate) fn has_call_attribute(self, kind: c_uint) -> bool {
+        // SAFETY: as said above the impl; asked of calls only.
+        unsafe { !LLVMGetCallSiteEnumAttribute(self.0, FUNCTION, kind).is_null() }
+    }
+
+    pub(crate) fn remove_call_attribute(self, kind: c_uint) {
+        // SAFETY: as said above the impl; asked of calls only.
+        unsafe { LLVMRemoveCallSiteEnumAttribute(self.0, FUNCTION, kind) }
+    }
+}
+
+// SAFETY (for every block below): as for `Module`.
+impl Block {
+    pub(crate) fn instructions(self) -> impl Iterator<Item = Value> {
+        // SAFETY: as said above the impl.
+        list(unsafe { LLVMGetFirstInstruction(self.0) }, LLVMGetNextInstruction)
+    }
+
+    pub(crate) fn terminator(self) -> Value {
+        // SAFETY: as said above the impl; every block of a verified function has one.
+        Value(unsafe { LLVMGetBasicBlockTerminator(self.0) })
+    }
+}
