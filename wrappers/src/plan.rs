@@ -110,7 +110,7 @@ fn runtime(scan: &Scan, tree: &Tree) -> Vec<OsString> {
         args.push("-Wl,--push-state,-Bdynamic,--no-as-needed".into());
         args.push(lib.join("libbf_rt.so").into_os_string());
         args.extend(["-Wl,--pop-state".into(), "-Xlinker".into(), "-rpath".into()]);
-        args.extend(["-Xlinker".into(), run_path(scan, lib.into_os_string())]);
+        args.extend(["-Xlinker".into(), run_path(scan, lib)]);
     }
     if let (Some(language), true) = (&scan.language, scan.runtime_before.is_some()) {
         args.extend(["-x".into(), language.into()]);
@@ -120,7 +120,11 @@ fn runtime(scan: &Scan, tree: &Tree) -> Vec<OsString> {
 }
 
 /// GNU ld takes `LD_RUN_PATH` only while no run path is given: with ours given, it must go in front of it.
-fn run_path(scan: &Scan, lib: OsString) -> OsString {
+///
+/// The path ends in a slash because the linker lets the name of a symbol share the end of any longer string: a function
+/// `f` would lie in `…/lib/bf`, and CMake, which edits run paths when it installs, would take its name away.
+fn run_path(scan: &Scan, lib: PathBuf) -> OsString {
+    let lib = lib.join("").into_os_string();
     match env::var_os("LD_RUN_PATH") {
         Some(users) if !scan.has_rpath && !users.is_empty() => joined_with(users, b":", &lib),
         _ => lib,
@@ -162,7 +166,7 @@ mod tests {
     const COMPILE: &str = "--start-no-unused-arguments -fpass-plugin=/p/lib/bf/libbf_pass-22.so -D__BF__=1 \
                            -idirafter /p/include --end-no-unused-arguments";
     const SHARED: &str = "-Wl,--push-state,-Bdynamic,--no-as-needed /p/lib/bf/libbf_rt.so -Wl,--pop-state \
-                          -Xlinker -rpath -Xlinker /p/lib/bf";
+                          -Xlinker -rpath -Xlinker /p/lib/bf/";
     const START: &str = "--start-no-unused-arguments";
     const END: &str = "--end-no-unused-arguments";
 
