@@ -13,13 +13,24 @@ pub trait Sink {
     fn call(&mut self, segment: &Segment);
 }
 
+/// A segment is where its header says.
+pub fn there(header: u64) -> *const Segment {
+    header as *const Segment
+}
+
 /// Reads segments from `from` up to `to` and returns where it stopped: `to`, unless the last segment reaches beyond it.
 ///
 /// # Safety
 ///
-/// `from..to` lies within one buffer that instrumented code filled, and every segment it names is still mapped. The
-/// thread that fills it may be running.
-pub unsafe fn decode(from: *const u64, to: *const u64, sink: &mut impl Sink) -> *const u64 {
+/// `from..to` lies within one buffer that instrumented code filled, and `locate` gives the place of every segment that is
+/// named there, mapped. The thread that fills it may be running.
+#[inline]
+pub unsafe fn decode(
+    from: *const u64,
+    to: *const u64,
+    locate: impl Fn(u64) -> *const Segment,
+    sink: &mut impl Sink,
+) -> *const u64 {
     let mut at = from;
     while at < to {
         // SAFETY:
@@ -34,7 +45,7 @@ pub unsafe fn decode(from: *const u64, to: *const u64, sink: &mut impl Sink) -> 
         // SAFETY:
         // - a word where a segment begins is zero or the address of a segment: nothing else is ever stored there
         // - the caller says that it is mapped; only its `id` ever changes, and that through an atomic
-        let segment = unsafe { &*(header as *const Segment) };
+        let segment = unsafe { &*locate(header) };
         // SAFETY:
         // - a segment's words lie within its buffer
         let next = unsafe { at.add(segment.words.clamp(1, MAX_SEGMENT_WORDS) as usize) };
@@ -112,7 +123,7 @@ unsafe fn entries(segment: &Segment, mut at: *const u64, sink: &mut impl Sink) {
 /// # Safety
 ///
 /// As for [`decode`].
-pub unsafe fn complete(from: *const u64, to: *const u64) -> *const u64 {
+pub unsafe fn complete(from: *const u64, to: *const u64, locate: impl Fn(u64) -> *const Segment) -> *const u64 {
     let mut at = from;
     while at < to {
         // SAFETY:
@@ -123,7 +134,7 @@ pub unsafe fn complete(from: *const u64, to: *const u64) -> *const u64 {
         }
         // SAFETY:
         // - as in `decode`
-        let words = unsafe { (*(header as *const Segment)).words.clamp(1, MAX_SEGMENT_WORDS) } as usize;
+        let words = unsafe { (*locate(header)).words.clamp(1, MAX_SEGMENT_WORDS) } as usize;
         let next = at.wrapping_add(words);
         // Only the last segment can be in the making.
         // SAFETY:

@@ -20,8 +20,8 @@
 //!
 //! # Locks
 //!
-//! Taken in this order: output, calipers, registry, one or all threads, modules, log and trace. `fork` takes the first
-//! four, so the child finds them all free.
+//! Taken in this order: output, calipers, registry, one or all threads, then the leaves (modules, log, tags, trace). `fork`
+//! takes all of them but the trace's, which nobody holds without a thread's, so the child finds them free.
 
 mod alloc;
 mod calipers;
@@ -42,6 +42,7 @@ mod stack;
 mod thread;
 mod tls;
 mod topology;
+mod unload;
 
 use bf_abi::Module;
 

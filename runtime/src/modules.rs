@@ -118,6 +118,16 @@ pub unsafe fn register(module: *const Module) {
     known.max_ways = known.max_ways.max(fields.max_ways);
 }
 
+/// Where the modules' tables are.
+pub fn addresses() -> Vec<usize> {
+    lock(&KNOWN).modules.keys().copied().collect()
+}
+
+/// Forgets the addresses of modules that are `gone`; their names stay.
+pub fn forget(gone: impl Fn(usize) -> bool) {
+    lock(&KNOWN).modules.retain(|&module, _| !gone(module));
+}
+
 /// The number of the segment's callee, from now on in `id`; 0 if its module never registered.
 pub fn number(segment: &Segment, id: &AtomicU32) -> u32 {
     let known = lock(&KNOWN);

@@ -134,10 +134,8 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: 
             // A `vfork` child has its own dispositions but our memory: it must not wait for a thread of its parent.
             let _one = process::is_mine().then(|| process::lock(&CHANGES));
             let before = get(signal).map(|action| seen(signal, action));
-            if let (Some(_), Some(new)) = (&before, &new) {
-                set(signal, &ours(signal, new));
-            }
-            before
+            let done = new.as_ref().is_none_or(|new| set(signal, &ours(signal, new)) == 0);
+            before.filter(|_| done)
         }
     };
     match before {
@@ -149,7 +147,7 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: 
             }
             0
         }
-        // A signal that does not exist, or nothing is recorded: as if we were not there.
+        // No such signal, one that cannot be caught, or nothing is recorded: as if we were not there.
         // SAFETY:
         // - the caller's obligation
         None => unsafe { __sigaction(signal, new.as_ref().map_or(ptr::null(), ptr::from_ref), old) },

@@ -11,13 +11,13 @@
 //! A handler may also leave by `siglongjmp`. Its frame is then above the stack pointer when this thread next comes
 //! here, the levels it suspended are done for, and are read to their end.
 
-use crate::decode::{complete, decode};
+use crate::decode::{complete, decode, there};
 use crate::process::{self, Recorder, lock};
 use crate::quiet::Quiet;
 use crate::sink::{Accumulator, Mode};
 use crate::stack::{self, Stack};
 use crate::tls::Cursor;
-use crate::{calipers, checkpoint, signals};
+use crate::{calipers, checkpoint, signals, unload};
 use bf_abi::MAX_SEGMENT_WORDS;
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -192,7 +192,7 @@ impl Inner {
             };
             // SAFETY:
             // - a level's `read` and position lie in one of its buffers, in this order
-            let to = if all { position } else { unsafe { complete(level.read, position).cast_mut() } };
+            let to = if all { position } else { unsafe { completed(level.read, position) } };
             self.drain_level(index, to, recorder);
         }
     }
@@ -258,10 +258,32 @@ impl Inner {
         }
     }
 
+    /// Whether the calling thread is the one.
+    pub fn is_mine(&self) -> bool {
+        self.cursor == Some(Cursor::mine())
+    }
+
     /// What the thread counted.
     pub fn accumulator(&self) -> &Accumulator {
         &self.accumulator
     }
+}
+
+/// See [`complete`].
+///
+/// # Safety
+///
+/// As for [`complete`].
+unsafe fn completed(from: *const u64, to: *const u64) -> *mut u64 {
+    // SAFETY:
+    // - the caller's obligation; segments are mapped, or `unload` has a copy
+    let end = unsafe {
+        match unload::ghosts() {
+            None => complete(from, to, there),
+            Some(locate) => complete(from, to, locate),
+        }
+    };
+    end.cast_mut()
 }
 
 fn feed(
@@ -279,8 +301,14 @@ fn feed(
         Mode::Ignore => to,
         // SAFETY:
         // - `from..to` is what the thread recorded in one of its buffers
-        // - modules stay mapped until their segments are read (`exec` catches `dlclose`)
-        Mode::Feed(_) => unsafe { decode(from, to, &mut accumulator.open(recorder, slot, mode)) },
+        // - segments are mapped, or `unload` has a copy
+        Mode::Feed(_) => unsafe {
+            let mut sink = accumulator.open(recorder, slot, mode);
+            match unload::ghosts() {
+                None => decode(from, to, there, &mut sink),
+                Some(locate) => decode(from, to, locate, &mut sink),
+            }
+        },
     }
 }
 

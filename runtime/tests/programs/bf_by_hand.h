@@ -67,17 +67,17 @@ static inline volatile uint64_t *bf_reserve(struct bf_segment *segment)
     return words;
 }
 
-static struct bf_segment bf_load8 = {0, 1, 2, 0, &bf_module, {BF_LOAD(8)}};
-static struct bf_segment bf_store8 = {0, 1, 2, 0, &bf_module, {BF_STORE(8)}};
-static struct bf_segment bf_load_store8 = {0, 2, 3, 0, &bf_module, {BF_LOAD(8), BF_STORE(8)}};
-static struct bf_segment bf_call_callee = {0, 0, 1, 1, &bf_module, {0}};
-static struct bf_segment bf_call_defined = {0, 0, 1, 2, &bf_module, {0}};
+__attribute__((unused)) static struct bf_segment bf_load8 = {0, 1, 2, 0, &bf_module, {BF_LOAD(8)}};
+__attribute__((unused)) static struct bf_segment bf_store8 = {0, 1, 2, 0, &bf_module, {BF_STORE(8)}};
+__attribute__((unused)) static struct bf_segment bf_load_store8 = {0, 2, 3, 0, &bf_module, {BF_LOAD(8), BF_STORE(8)}};
+__attribute__((unused)) static struct bf_segment bf_call_callee = {0, 0, 1, 1, &bf_module, {0}};
+__attribute__((unused)) static struct bf_segment bf_call_defined = {0, 0, 1, 2, &bf_module, {0}};
 
-static inline void load(const void *p) { bf_reserve(&bf_load8)[1] = (uint64_t)p; }
-static inline void store(const void *p) { bf_reserve(&bf_store8)[1] = (uint64_t)p; }
+__attribute__((unused)) static void load(const volatile void *p) { bf_reserve(&bf_load8)[1] = (uint64_t)p; }
+__attribute__((unused)) static void store(const volatile void *p) { bf_reserve(&bf_store8)[1] = (uint64_t)p; }
 
 /* `n` loads, one after the other, of lines that lie apart. */
-static inline void loads(long n)
+__attribute__((unused)) static void loads(long n)
 {
     static char data[64 * 1024] __attribute__((aligned(4096)));
     for (long i = 0; i < n; i++)

@@ -1,0 +1,130 @@
+//! `dlclose`: the tables of an unloaded library are kept until everything that refers to them was read.
+//!
+//! Just before, all buffers are read. What is recorded from then on until the library is gone (by its destructors) may
+//! name segments that will not be there any more, so they are read from a copy of the library's data.
+
+use crate::process::{self, lock};
+use crate::quiet::Quiet;
+use crate::thread::{self, Extent};
+use crate::{modules, stack};
+use bf_abi::Segment;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A copy of some memory that may be unmapped soon.
+struct Ghost {
+    range: Range<usize>,
+    /// Words, for the alignment that a segment needs.
+    copy: Vec<u64>,
+}
+
+static GHOSTS: Mutex<Vec<Ghost>> = Mutex::new(Vec::new());
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Where segments are to be read while a library is being unloaded; `None` at all other times: where they are.
+pub fn ghosts() -> Option<impl Fn(u64) -> *const Segment> {
+    (RUNNING.load(Ordering::Acquire) > 0).then(|| {
+        let ghosts = lock(&GHOSTS);
+        move |header: u64| {
+            let at = header as usize;
+            let ghost = ghosts.iter().find(|ghost| ghost.range.contains(&at));
+            ghost.map_or(at as *const Segment, |ghost| {
+                ghost.copy.as_ptr().wrapping_byte_add(at - ghost.range.start).cast::<Segment>()
+            })
+        }
+    })
+}
+
+/// # Safety
+///
+/// As for the C function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn dlclose(library: *mut c_void) -> c_int {
+    let next = {
+        let _quiet = Quiet::enter();
+        process::init();
+        // SAFETY:
+        // - a NUL-terminated name
+        let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr()) };
+        drain();
+        let copies = copies();
+        lock(&GHOSTS).extend(copies);
+        RUNNING.fetch_add(1, Ordering::Release);
+        next
+    };
+    // SAFETY:
+    // - the C library's function of this name and type
+    let result = unsafe {
+        let next = std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> c_int>(next);
+        next(library)
+    };
+    let _quiet = Quiet::enter();
+    drain();
+    // The loader's lock comes before ours: constructors run under it, and they may be instrumented.
+    let mapped = data();
+    let mut ghosts = lock(&GHOSTS);
+    if RUNNING.fetch_sub(1, Ordering::Release) == 1 {
+        ghosts.clear();
+        modules::forget(|module| !mapped.iter().any(|range| range.contains(&module)));
+    }
+    result
+}
+
+/// Reads all buffers.
+fn drain() {
+    let Some(recorder) = process::recorder() else { return };
+    let stack = stack::Stack::new();
+    let work = || {
+        let registry = thread::registry();
+        for thread in &registry.live {
+            let mut inner = thread.inner();
+            let extent = if inner.is_mine() { Extent::Mine } else { Extent::Complete };
+            inner.drain(recorder, extent);
+        }
+    };
+    // SAFETY:
+    // - the stack was made for this
+    unsafe { stack::call(stack.top(), work) };
+}
+
+/// Copies of the data of all libraries that hold instrumented modules.
+fn copies() -> Vec<Ghost> {
+    let modules = modules::addresses();
+    let mut ranges = data();
+    ranges.retain(|range| modules.iter().any(|module| range.contains(module)));
+    let copy = |range: Range<usize>| {
+        let words = range.len() / 8;
+        // SAFETY:
+        // - a loaded library's data, mapped and readable; other threads may write to what is not a table, and nothing
+        //   else of the copy is looked at
+        let copy = unsafe { std::slice::from_raw_parts(range.start as *const u64, words) }.to_vec();
+        Ghost { range, copy }
+    };
+    ranges.into_iter().map(copy).collect()
+}
+
+/// Where the writable data of the program and its libraries lies, in whole words.
+fn data() -> Vec<Range<usize>> {
+    unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _size: usize, ranges: *mut c_void) -> c_int {
+        // SAFETY:
+        // - the loader gives a valid description, and the vector that is passed below
+        unsafe {
+            let ranges = &mut *ranges.cast::<Vec<Range<usize>>>();
+            let headers = std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum));
+            for header in headers {
+                if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0 {
+                    let start = ((*info).dlpi_addr + header.p_vaddr) as usize;
+                    ranges.push(start.next_multiple_of(8)..(start + header.p_memsz as usize) & !7);
+                }
+            }
+        }
+        0
+    }
+    let mut ranges = Vec::new();
+    // SAFETY:
+    // - the callback takes what is passed
+    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut ranges).cast()) };
+    ranges
+}

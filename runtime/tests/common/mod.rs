@@ -1,0 +1,152 @@
+//! Programs that record by hand (`tests/programs`), compiled once, run in a directory of their own.
+#![expect(dead_code, reason = "every test file uses some of it")]
+
+use bf_profile::{EndReason, Histograms, Owner, Process, read_file};
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// Where cargo puts what it builds for this test, the shared runtime among it.
+fn built() -> PathBuf {
+    let mut directory = std::env::current_exe().unwrap();
+    directory.pop();
+    if directory.join("libbf_rt.so").exists() { directory } else { directory.join("..") }
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
+fn compile(name: &str, to: &Path, options: &[&str]) {
+    let mut cc = Command::new("cc");
+    cc.args(["-D__BF__", "-O2", "-g", "-Wall", "-Werror", "-Wno-infinite-recursion", "-pthread"]);
+    cc.args(options).arg(source(name)).arg("-o").arg(to);
+    let output = cc.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The compiled programs: `lives` and `library.so`.
+pub fn programs() -> &'static Path {
+    static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| {
+        let directory = TempDir::new().unwrap();
+        let built = built();
+        let (search, runpath) = (format!("-L{}", built.display()), format!("-Wl,-rpath,{}", built.display()));
+        let library = [search.as_str(), runpath.as_str(), "-lbf_rt", "-lm"];
+        let shared = [&["-shared", "-fPIC", "-Wl,--no-as-needed"], &library[..]].concat();
+        compile("lives.c", &directory.path().join("lives"), &[&["-Wl,--no-as-needed"], &library[..]].concat());
+        compile("library.c", &directory.path().join("library.so"), &shared);
+        directory
+    });
+    directory.path()
+}
+
+/// A finished run.
+pub struct Run {
+    /// Where it ran and left its files.
+    pub directory: TempDir,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+    /// Its process number.
+    pub pid: u32,
+}
+
+/// Runs `lives` with these arguments and variables.
+pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Run {
+    run_in(TempDir::new().unwrap(), arguments, variables)
+}
+
+/// The same in a given directory.
+pub fn run_in(directory: TempDir, arguments: &[&str], variables: &[(&str, &str)]) -> Run {
+    let mut command = Command::new(programs().join("lives"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BF_")) {
+        command.env_remove(name);
+    }
+    let path = format!("{}:{}", programs().display(), std::env::var("PATH").unwrap_or_default());
+    command.args(arguments).envs(variables.iter().copied()).env("PATH", path).current_dir(directory.path());
+    let child = command
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Run { directory, status: output.status, stdout: text(&output.stdout), stderr: text(&output.stderr), pid }
+}
+
+impl Run {
+    /// Names of the files it left, sorted, with its own process number written `PID`.
+    pub fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.directory.path()).unwrap();
+        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        let mut names: Vec<_> = entries.map(|entry| name(entry).replace(&self.pid.to_string(), "PID")).collect();
+        names.sort();
+        names
+    }
+
+    /// The profile under this name (`PID` stands for the process number).
+    pub fn profile(&self, name: &str) -> Process {
+        let path = self.directory.path().join(name.replace("PID", &self.pid.to_string()));
+        let mut profile = read_file(path).unwrap();
+        assert_eq!(profile.processes.len(), 1);
+        profile.processes.pop().unwrap()
+    }
+
+    /// The only profile, of the process itself.
+    pub fn only(&self) -> Process {
+        assert_eq!(self.stderr, "");
+        assert_eq!(self.files(), ["lives.PID.bfp"]);
+        self.profile("lives.PID.bfp")
+    }
+
+    /// All profiles but the process's own.
+    pub fn others(&self) -> Vec<Process> {
+        let names = self.files();
+        let others = names.iter().filter(|name| *name != "lives.PID.bfp");
+        others.map(|name| self.profile(name)).collect()
+    }
+
+    /// Exit code, or minus the signal.
+    pub fn code(&self) -> i32 {
+        self.status.code().or(self.status.signal().map(|signal| -signal)).unwrap()
+    }
+}
+
+/// Counted references by slot: loads and stores of all tags.
+pub fn by_slot(process: &Process) -> Vec<[u64; 2]> {
+    let mut sums: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
+    for stack in &process.lines[0].stacks {
+        if let Owner::Slot(slot) = stack.owner {
+            let sum = sums.entry(slot).or_default();
+            let [loads, stores] = stack.histograms.references;
+            *sum = [sum[0] + loads, sum[1] + stores];
+        }
+    }
+    sums.into_values().collect()
+}
+
+/// Counted references of all threads: loads, stores.
+pub fn references(process: &Process) -> [u64; 2] {
+    by_slot(process).iter().fold([0, 0], |sum, slot| [sum[0] + slot[0], sum[1] + slot[1]])
+}
+
+/// The histograms of slot 0 under this tag.
+pub fn tagged<'a>(process: &'a Process, tag: &str) -> &'a Histograms {
+    let index = process.tags.iter().position(|name| name == tag).unwrap() as u32;
+    let stacks = &process.lines[0].stacks;
+    &stacks.iter().find(|stack| stack.owner == Owner::Slot(0) && stack.tag == index).unwrap().histograms
+}
+
+/// Loads, and why the profile was written.
+pub fn loads_and_end(process: &Process) -> (u64, EndReason) {
+    (references(process)[0], process.meta.end.clone())
+}
