@@ -2,15 +2,6 @@
 
 use bf_stack::Reference;
 
-/// A named trace.
-#[derive(Clone, Debug)]
-pub struct Trace {
-    /// Short name for tables.
-    pub name: String,
-    /// References in order.
-    pub references: Vec<Reference>,
-}
-
 struct Recorder {
     references: Vec<Reference>,
     limit: usize,
@@ -48,7 +39,7 @@ pub const NAMES: [&str; 8] =
 
 /// The trace of that name, `limit` references long. `None`: no such trace.
 #[must_use]
-pub fn make(name: &str, limit: usize) -> Option<Trace> {
+pub fn make(name: &str, limit: usize) -> Option<Vec<Reference>> {
     let mut recorder = Recorder { references: Vec::with_capacity(limit + 4096), limit };
     match name {
         "matmul-blocked" => matmul(&mut recorder),
@@ -62,7 +53,7 @@ pub fn make(name: &str, limit: usize) -> Option<Trace> {
         _ => return None,
     }
     recorder.references.truncate(limit);
-    Some(Trace { name: name.to_owned(), references: recorder.references })
+    Some(recorder.references)
 }
 
 /// C += A B of doubles, 1000 x 1000, blocks of 40, four doubles a load.

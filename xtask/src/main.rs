@@ -4,6 +4,7 @@
 //! but cargo itself: every command begins with [`deps::ensure`].
 #![forbid(unsafe_code)]
 
+mod bench;
 mod demo;
 mod deps;
 mod dist;
@@ -24,6 +25,8 @@ enum Command {
     Demo(demo::Args),
     /// Run all tests.
     Test(test::Args),
+    /// Measure the engine and whole programs.
+    Bench(bench::Args),
     /// Build everything and lay out an install tree.
     Install(install::Args),
     /// Pack an install tree into an archive.
@@ -36,6 +39,7 @@ fn main() -> Result<()> {
     match command {
         Command::Demo(args) => demo::run(&workspace, &args),
         Command::Test(args) => test::run(&workspace, &args),
+        Command::Bench(args) => bench::run(&workspace, &args),
         Command::Install(args) => install::run(&workspace, &args),
         Command::Dist(args) => dist::run(&workspace, &args),
     }

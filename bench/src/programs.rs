@@ -1,0 +1,163 @@
+//! Whole programs: what recording costs, step by step, beside Cachegrind on the same program.
+
+use crate::{median, table};
+use anyhow::{Context as _, Result, ensure};
+use bf_tests::project;
+use bf_tests::sandbox::{self, Build};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use wait4::Wait4 as _;
+
+/// What to run.
+#[derive(Debug, Default, clap::Args)]
+pub struct Args {
+    /// Programs to run; all if none is named.
+    programs: Vec<String>,
+}
+
+/// A program, its arguments, and what its standard input reads.
+struct Run {
+    program: PathBuf,
+    args: Vec<String>,
+    input: Option<PathBuf>,
+}
+
+const NAMES: [&str; 8] = ["sqlite", "lua", "zlib", "clipper", "stencil", "matmul", "molecular", "lookup"];
+
+/// How a program is run; index 0 is what the others are compared with.
+const VARIANTS: [&str; 5] = ["native", "plugin", "counting", "full", "cachegrind"];
+
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    cpu_s: f64,
+    memory_mib: f64,
+}
+
+/// Prints the table.
+///
+/// # Errors
+/// A program does not build or fails, or there is none of a given name.
+pub fn run(args: &Args, rounds: usize) -> Result<()> {
+    let mut names: Vec<_> = args.programs.iter().map(String::as_str).collect();
+    if names.is_empty() {
+        names = NAMES.to_vec();
+    }
+    let mut table = table(&[
+        "program",
+        "native s",
+        "accesses/s",
+        "plugin x",
+        "counting x",
+        "full x",
+        "cachegrind x",
+        "full/cachegrind",
+        "native MiB",
+        "full MiB",
+    ]);
+    for name in names {
+        table.add_row(row(name, rounds).with_context(|| format!("failed to measure {name}"))?);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+fn row(name: &str, rounds: usize) -> Result<Vec<String>> {
+    let folder = tempfile::tempdir()?;
+    let (native, bf) = (program(name, Build::Native)?, program(name, Build::Bf)?);
+    let profile = folder.path().join("bench.bfp");
+    let mut costs = vec![Vec::new(); VARIANTS.len()];
+    for _ in 0..rounds {
+        for (costs, variant) in costs.iter_mut().zip(VARIANTS) {
+            costs.push(measure(variant, &native, &bf, folder.path(), &profile)?);
+        }
+    }
+    let accesses = bf_profile::read_file(&profile)?.processes.iter().map(|p| p.meta.accesses).sum::<u64>() as f64;
+    let cpu: Vec<_> = costs.iter().map(|costs| median(costs.iter().map(|cost| cost.cpu_s))).collect();
+    let memory = |variant: usize| median(costs[variant].iter().map(|cost| cost.memory_mib));
+    let ratio = |variant: usize| format!("{:.1}", cpu[variant] / cpu[0]);
+    Ok(vec![
+        name.to_owned(),
+        format!("{:.2}", cpu[0]),
+        format!("{:.2} G", accesses / cpu[0] / 1e9),
+        ratio(1),
+        ratio(2),
+        ratio(3),
+        ratio(4),
+        format!("{:.2}", cpu[3] / cpu[4]),
+        format!("{:.0}", memory(0)),
+        format!("{:.0}", memory(3)),
+    ])
+}
+
+fn measure(variant: &str, native: &Run, bf: &Run, folder: &Path, profile: &Path) -> Result<Cost> {
+    let mut command = match variant {
+        "cachegrind" => {
+            // Without its debug information, which this valgrind may be too old to read.
+            let stripped = folder.join("stripped");
+            let mut strip = Command::new("strip");
+            sandbox::succeed(strip.arg("-o").arg(&stripped).arg(&native.program));
+            let mut valgrind = sandbox::command("valgrind");
+            valgrind.args(["-q", "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null"]);
+            valgrind.arg(stripped).args(&native.args);
+            valgrind
+        }
+        "native" => sandbox::command(&native.program),
+        _ => sandbox::command(&bf.program),
+    };
+    if variant != "cachegrind" {
+        command.args(&native.args);
+    }
+    match variant {
+        "plugin" => command.env("BF_DISABLE", "1"),
+        "counting" => command.env("BF_LINE_SIZE", "none"),
+        _ => command.env("BF_PROFILE", profile),
+    };
+    if let Some(input) = &native.input {
+        command.stdin(File::open(input)?);
+    }
+    command.current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().with_context(|| format!("failed to run {command:?}"))?;
+    let end = child.wait4()?;
+    ensure!(end.status.success(), "{command:?} ended with {}", end.status);
+    Ok(Cost {
+        cpu_s: (end.rusage.utime + end.rusage.stime).as_secs_f64(),
+        memory_mib: end.rusage.maxrss as f64 / (1 << 20) as f64,
+    })
+}
+
+fn program(name: &str, build: Build) -> Result<Run> {
+    let run = |program: PathBuf, args: &[&str]| Run {
+        program,
+        args: args.iter().map(|&arg| arg.to_owned()).collect(),
+        input: None,
+    };
+    Ok(match name {
+        "sqlite" => run(project::sqlite(build)?, &["40000"]),
+        "lua" => {
+            run(project::lua(build)?.join("lua"), &[concat!(env!("CARGO_MANIFEST_DIR"), "/programs/tables.lua"), "60"])
+        }
+        "zlib" => {
+            let input = bf_tests::source("libsqlite3-sys")?.join("sqlite3/sqlite3.c");
+            Run { input: Some(input), ..run(project::zlib(build)?.join("minigzip"), &[]) }
+        }
+        "clipper" => run(project::clipper(build)?, &[]),
+        "stencil" => run(dense(build)?, &[name, "60"]),
+        "matmul" => run(dense(build)?, &[name, "8"]),
+        "molecular" => run(dense(build)?, &[name, "40"]),
+        "lookup" => run(dense(build)?, &[name, "10"]),
+        _ => anyhow::bail!("no program {name}; there are {}", NAMES.join(", ")),
+    })
+}
+
+/// `programs/dense.c`; vectors of 32 bytes, which valgrind knows.
+fn dense(build: Build) -> Result<PathBuf> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/dense.c");
+    let recipe = std::fs::read_to_string(source)?;
+    let folder = bf_tests::cached::built("dense", build, &recipe, |folder| {
+        let mut cc = sandbox::command(build.cc());
+        sandbox::succeed(cc.args(["-O3", "-march=haswell", "-g", source, "-o"]).arg(folder.join("dense")));
+        Ok(())
+    })?;
+    Ok(folder.join("dense"))
+}
