@@ -1,12 +1,10 @@
 //! `bf-clang` as a compiler: every way a build may call it.
 
-mod common;
-
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 
-use common::{HELLO, Sandbox, mentions, silent, text};
+use crate::sandbox::{HELLO, Sandbox, mentions, silent, text};
 
 #[test]
 fn compile_link_run() {

@@ -1,8 +1,6 @@
 //! Link-time optimisation: objects of bitcode, archives of them, both linkers.
 
-mod common;
-
-use common::{Sandbox, silent};
+use crate::sandbox::{Sandbox, silent};
 
 fn project() -> Sandbox {
     Sandbox::new(&[

@@ -1,10 +1,8 @@
 //! Other people's build systems with nothing changed but the compiler.
 
-mod common;
-
 use std::fs;
 
-use common::{HELLO, Sandbox, text};
+use crate::sandbox::{HELLO, Sandbox, text};
 
 const LIB_C: &str = "#include \"lib.h\"\nstatic int cells[64];\nint f(int i) { cells[i] = i; return cells[i]; }\n";
 const LIB_H: &str = "int f(int i);\n";

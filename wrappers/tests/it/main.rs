@@ -1,0 +1,6 @@
+//! The wrappers of a staged install tree, as compilers, archivers and in other people's build systems.
+
+mod builds;
+mod driver;
+mod lto;
+mod sandbox;
