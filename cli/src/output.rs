@@ -1,7 +1,7 @@
 //! Numbers, tables, JSON and CSV on their way to stdout.
 
 use crate::{args::Format, failure::Failure};
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::io::{self, BufWriter, Write};
@@ -103,10 +103,16 @@ pub fn row(front: &[(&str, Value)], rest: &impl Serialize) -> Result<Value, serd
     Ok(Value::Object(object))
 }
 
+/// Lines above, below the header and at the end; none between rows, so that a hierarchy fits a screen.
+const RULES: TableStyle = {
+    let line = LineStyle::none().fill('─').junction('─');
+    TableStyle::new().top_border(line).header_separator(line).bottom_border(line)
+};
+
 /// A table whose first column holds names and whose others hold numbers.
 pub fn table(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header).add_rows(rows);
+    table.load_style(RULES).set_header(header).add_rows(rows);
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_cell_alignment(if index == 0 { CellAlignment::Left } else { CellAlignment::Right });
     }

@@ -3,7 +3,9 @@
 use crate::{failure::Failure, sweep::series};
 use bf_postproc::{size, sweep::Point};
 use plotters::{
-    prelude::{ChartBuilder, Circle, IntoDrawingArea, IntoLogRange, LineSeries, PathElement, SVGBackend, WHITE},
+    prelude::{
+        ChartBuilder, Circle, IntoDrawingArea, IntoLogRange, LineSeries, PathElement, SVGBackend, TRANSPARENT, WHITE,
+    },
     style::{BLACK, Color, Palette, Palette99, RGBColor},
 };
 use std::{fs, path::Path};
@@ -72,7 +74,7 @@ fn draw(title: &str, points: &[Point]) -> Result<String, String> {
             .build_cartesian_2d((least.exp2()..greatest.exp2()).log_scale().base(2.0), 0.0..top)?;
         chart
             .configure_mesh()
-            .light_line_style(WHITE)
+            .light_line_style(TRANSPARENT)
             .bold_line_style(GREY)
             .x_labels(labels)
             .x_desc("cache size")

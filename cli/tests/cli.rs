@@ -1,0 +1,350 @@
+//! The `bf` command as a user meets it: answers, errors and exit codes.
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+use tempfile::TempDir;
+
+/// Distances inf, 0, inf, 1, inf, 2, 2 in lines of 64 bytes: A A B A C B A.
+const GOLDEN: &str = "r 0 8\nr 0 8\nw 40 8\nr 0 8\nr 80 8\nr 40 8\nr 0 8\n";
+
+/// Runs `bf` in a folder, with the user's own presets out of the way.
+fn bf(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bf"));
+    command.current_dir(folder).args(arguments).env("XDG_CONFIG_HOME", folder).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&stdout(output)).unwrap()
+}
+
+/// The exit code, and stderr, which must be a single line.
+fn failure(output: &Output) -> (i32, String) {
+    let message = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+    assert!(output.stdout.is_empty());
+    (output.status.code().unwrap(), message)
+}
+
+/// A folder with `golden.bfp`.
+fn golden() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("golden.din"), GOLDEN).unwrap();
+    let output = bf(folder.path(), &["replay", "golden.din", "-o", "golden.bfp", "--line-size", "64,128"]);
+    assert!(stdout(&output).contains("7 accesses of 1 thread"));
+    folder
+}
+
+#[test]
+fn a_query_in_json_has_the_documented_keys_in_order() {
+    let folder = golden();
+    let caches = ["--cache", "L1=64:full", "--cache", "L2=128:2:64:private", "--cache", "L3=256:full:shared"];
+    let output = bf(folder.path(), &[&["query", "golden.bfp", "--format", "json"], &caches[..]].concat());
+    let answer = json(&output);
+    assert_eq!((&answer["schema"], &answer["references"]), (&"bf.query/1".into(), &7.into()));
+    let figures =
+        |key: &str| answer["levels"].as_array().unwrap().iter().map(|level| level[key].clone()).collect::<Vec<_>>();
+    assert_eq!(figures("references"), [7, 6, 5]);
+    assert_eq!(figures("hits"), [1, 1, 2]);
+    assert_eq!(figures("misses"), [6, 5, 3]);
+    assert_eq!(figures("exact"), [true, false, false]);
+    assert_eq!(figures("approximation"), [Value::Null, "unfiltered".into(), "unfiltered".into()]);
+    let keys: Vec<&String> = answer["levels"][0].as_object().unwrap().keys().collect();
+    let documented = [
+        "name",
+        "size_bytes",
+        "line_bytes",
+        "sets",
+        "ways",
+        "scope",
+        "model",
+        "references",
+        "hits",
+        "misses",
+        "load_misses",
+        "store_misses",
+        "cold",
+        "capacity",
+        "conflict",
+        "writebacks",
+        "resident_dirty",
+        "clamped",
+        "exact",
+        "bounds",
+        "writeback_bounds",
+        "approximation",
+        "hits_beyond_full",
+        "traffic_bytes",
+        "local_miss_ratio",
+        "global_miss_ratio",
+        "caches",
+        "coherence",
+        "note",
+        "spread",
+    ];
+    assert_eq!(keys, documented);
+}
+
+#[test]
+fn a_query_in_text_and_csv() {
+    let folder = golden();
+    let text = stdout(&bf(folder.path(), &["query", "golden.bfp", "--cache", "L1=64:full"]));
+    assert!(text.contains("7 references: 6 by loads, 1 by stores"), "{text}");
+    for words in [["misses", "6"], ["write-backs", "1"], ["cold", "3"]] {
+        assert!(
+            text.lines().any(|line| line.split_whitespace().eq(words)),
+            "{words:?}
+{text}"
+        );
+    }
+    let csv = stdout(&bf(folder.path(), &["query", "golden.bfp", "--cache", "L1=64:full", "--format", "csv"]));
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].starts_with("profiles,name,size_bytes,line_bytes,sets,ways,"));
+    assert!(lines[1].starts_with("golden.bfp,L1,64,64,1,1,private,lru,7,1,6,"), "{csv}");
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
+fn a_report_takes_the_newest_profile_and_says_so() {
+    let folder = golden();
+    let output = bf(folder.path(), &["report"]);
+    let text = stdout(&output);
+    for words in
+        ["golden.din", "replayed from a trace", "7 accesses by 1 thread", "Caches of skylake-sp", "bf sweep golden.bfp"]
+    {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let remarks = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        remarks.contains("newest profile here: golden.bfp") && remarks.contains("does not say what caches"),
+        "{remarks}"
+    );
+    let report =
+        json(&bf(folder.path(), &["report", "golden.bfp", "--format", "json", "--machine", "haswell-i7-4770k"]));
+    assert_eq!((&report["schema"], &report["processes"][0]["end"]), (&"bf.report/1".into(), &"replay".into()));
+    assert_eq!(report["query"]["levels"].as_array().unwrap().len(), 3);
+    // A machine whose lines the profile lacks costs only the table.
+    let text = stdout(&bf(folder.path(), &["report", "golden.bfp", "--machine", "a64fx"]));
+    assert!(text.contains("line size 256 is not in the profile") && text.contains("Next"), "{text}");
+}
+
+#[test]
+fn several_profiles_are_merged_or_answered_each() {
+    let folder = golden();
+    fs::write(folder.path().join("other.din"), "r 0 8\n").unwrap();
+    stdout(&bf(folder.path(), &["replay", "other.din", "-o", "other.bfp"]));
+    let ask = |more: &[&str]| {
+        json(&bf(folder.path(), &[&["query", "--cache", "L1=64:full", "--format", "json"], more].concat()))
+    };
+    let together = ask(&["golden.bfp", "other.bfp"]);
+    assert_eq!((&together["processes"], &together["references"]), (&2.into(), &8.into()));
+    assert_eq!(together["levels"][0]["spread"]["misses"], serde_json::json!({"min": 1, "median": 3, "max": 6}));
+    let each = ask(&["golden.bfp", "other.bfp", "--each"]);
+    let references: Vec<_> = each.as_array().unwrap().iter().map(|answer| answer["references"].clone()).collect();
+    assert_eq!(references, [7, 1]);
+
+    let merged = json(&bf(folder.path(), &["merge", "golden.bfp", "other.bfp", "-o", "all.bfp", "--format", "json"]));
+    assert_eq!((&merged["schema"], &merged["processes"]), (&"bf.merge/1".into(), &2.into()));
+    assert_eq!(
+        merged["figures"][0],
+        serde_json::json!({"name": "accesses", "sum": 8, "min": 1, "median": 4, "max": 7})
+    );
+    stdout(&bf(folder.path(), &["merge", "other.bfp", "golden.bfp", "-o", "swapped.bfp"]));
+    assert_eq!(fs::read(folder.path().join("all.bfp")).unwrap(), fs::read(folder.path().join("swapped.bfp")).unwrap());
+    // A process counts once, however often it is given.
+    let again = bf(folder.path(), &["merge", "all.bfp", "golden.bfp", "-o", "again.bfp"]);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("count once"));
+    assert_eq!(fs::read(folder.path().join("all.bfp")).unwrap(), fs::read(folder.path().join("again.bfp")).unwrap());
+}
+
+#[test]
+fn a_sweep_prints_a_table_and_draws_curves() {
+    let folder = golden();
+    let sweep = |more: &[&str]| bf(folder.path(), &[&["sweep", "golden.bfp", "--size", "64..256"], more].concat());
+    let output = sweep(&["--ways", "1,4,full", "--plot", "mrc.svg"]);
+    let text = stdout(&output);
+    assert!(text.contains("2 combinations skipped"), "{text}");
+    assert!(
+        text.lines().any(|line| line.split_whitespace().eq(["256", "42.9", "%", "42.9", "%", "42.9", "%"])),
+        "{text}"
+    );
+    let plot = fs::read_to_string(folder.path().join("mrc.svg")).unwrap();
+    for words in ["<svg", "golden.bfp", "cache size", "miss ratio", "1 way", "4 ways", "full", "128"] {
+        assert!(plot.contains(words), "{words}");
+    }
+    let answer = json(&sweep(&["--ways", "full", "--line", "64,128", "--format", "json"]));
+    assert_eq!((&answer["schema"], &answer["skipped"]), (&"bf.sweep/1".into(), &1.into()));
+    assert_eq!(answer["points"].as_array().unwrap().len(), 5);
+    let (code, message) = failure(&sweep(&["--plot", "mrc.png"]));
+    assert!(code == 2 && message.contains(".svg"), "{message}");
+}
+
+#[test]
+fn machines_come_from_presets_and_files() {
+    let folder = golden();
+    let ask = |machine: &str| bf(folder.path(), &["query", "golden.bfp", "--machine", machine, "--format", "json"]);
+    let names = |machine: &str| -> Vec<String> {
+        let answer = json(&ask(machine));
+        answer["levels"].as_array().unwrap().iter().map(|level| level["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("haswell-i7-4770k"), ["L1", "L2", "L3"]);
+    let tool = r#"{"caches":[{"name":"L1d","size_bytes":32768,"ways":8,"line_bytes":64,"sharing":1}]}"#;
+    fs::write(folder.path().join("mine.json"), tool).unwrap();
+    assert_eq!(names("mine.json"), ["L1d"]);
+    fs::create_dir(folder.path().join("bf")).unwrap();
+    let preset =
+        "[mine]\ncpu = 'x'\nsource = 'y'\nlevels = [{ name = 'near', size = '1K', ways = 'full', line = 64 }]\n";
+    fs::write(folder.path().join("bf/presets.toml"), preset).unwrap();
+    assert_eq!(names("mine"), ["near"]);
+    let list = stdout(&bf(folder.path(), &["machines"]));
+    assert!(list.contains("mine") && list.contains("near=1K:full:64:private") && list.contains("zen3-milan"));
+    let (code, message) = failure(&ask("pentium"));
+    assert!(code == 2 && message.contains("`pentium`") && message.contains("haswell-i7-4770k"), "{message}");
+    fs::write(folder.path().join("bf/presets.toml"), "[mine]\nlevels = 3\n").unwrap();
+    let (code, message) = failure_text(&ask("mine"));
+    assert!(code == 1 && message.contains("bf/presets.toml"), "{message}");
+    let (code, message) = failure(&ask("nowhere.json"));
+    assert!(code == 1 && message.contains("nowhere.json"), "{message}");
+}
+
+/// As [`failure`], for messages that quote a file over several lines.
+fn failure_text(output: &Output) -> (i32, String) {
+    (output.status.code().unwrap(), String::from_utf8(output.stderr.clone()).unwrap())
+}
+
+#[test]
+fn wrong_questions_name_the_thing_and_the_mend() {
+    let folder = golden();
+    for (cache, code, words) in [
+        ("L1=1000:8:64", 2, ["512", "1K"]),
+        ("L1=1000:8", 2, ["512", "1K"]),
+        ("L1=32K", 2, ["L1=32K", "NAME=SIZE"]),
+        ("L1=32K:8:32", 1, ["line size 32", "64, 128"]),
+        ("L1=32K:128", 1, ["BF_MAX_WAYS=128", "-bf-max-ways"]),
+    ] {
+        let output = bf(folder.path(), &["query", "golden.bfp", "--cache", cache]);
+        let (found, message) = failure_text(&output);
+        assert!(found == code && words.iter().all(|word| message.contains(word)), "{cache}: {found} {message}");
+    }
+    for (arguments, code, word) in [
+        (&["query", "golden.bfp", "--cache", "A=64:1", "--cache", "A=64:1"][..], 2, "`A`"),
+        (&["query", "golden.bfp", "--cache", "A=64:1:shared", "--cache", "B=64:1"], 2, "B is private"),
+        (&["query", "golden.bfp", "--cache", "A=64:1", "--tag", "solve"], 1, "`solve`"),
+        (&["query", "missing.bfp", "--cache", "A=64:1"], 1, "missing.bfp"),
+        (&["query", "golden.din", "--cache", "A=64:1"], 1, "not a bf profile"),
+        (&["merge", "golden.bfp", "-o", "/nowhere/x.bfp"], 1, "/nowhere/x.bfp"),
+        (&["replay", "golden.din", "-o", "/nowhere/x.bfp"], 1, "/nowhere/x.bfp"),
+        (&["replay", "golden.bfp", "-o", "x.bfp"], 1, "--from"),
+        (&["trace", "golden.din", "--to", "din"], 1, "not a bf trace"),
+        (&["trace", "golden.din", "--to", "bf"], 2, "already"),
+        (&["sweep", "golden.bfp", "--plot", "/nowhere/x.svg"], 1, "/nowhere/x.svg"),
+    ] {
+        let (found, message) = failure(&bf(folder.path(), arguments));
+        assert!(found == code && message.contains(word), "{arguments:?}: {found} {message}");
+    }
+    for arguments in [&["query", "--nonsense"][..], &["query", "--cache", "L1"], &["sweep", "--size", "8K..4K"], &[]] {
+        assert_eq!(bf(folder.path(), arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let (code, message) = failure(&bf(empty.path(), &["report"]));
+    assert!(code == 1 && message.contains("*.bfp"), "{message}");
+}
+
+#[test]
+fn a_bad_line_of_a_trace_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("bad.din"), "r 0 8\nq 0 8\n").unwrap();
+    let (code, message) = failure(&bf(folder.path(), &["replay", "bad.din", "-o", "x.bfp"]));
+    assert!(code == 1 && message.contains("bad.din: line 2: `q`"), "{message}");
+    assert!(!folder.path().join("x.bfp").exists());
+}
+
+#[test]
+fn damaged_profiles_are_refused_and_salvaged_on_request() {
+    let folder = golden();
+    let bytes = fs::read(folder.path().join("golden.bfp")).unwrap();
+    fs::write(folder.path().join("cut.bfp"), &bytes[..bytes.len() - 20]).unwrap();
+    let ask = |more: &[&str]| {
+        bf(folder.path(), &[&["query", "cut.bfp", "--cache", "L1=64:full:64", "--format", "json"], more].concat())
+    };
+    let (code, message) = failure(&ask(&[]));
+    assert!(code == 1 && message.contains("cut.bfp") && message.contains("--salvage"), "{message}");
+    let salvaged = ask(&["--salvage"]);
+    assert!(!salvaged.stderr.is_empty(), "what was lost is said");
+    assert_eq!(json(&salvaged)["levels"][0]["misses"], 6);
+}
+
+#[test]
+fn traces_are_read_from_stdin_and_compressed_files() {
+    let folder = golden();
+    let expected = json(&bf(folder.path(), &["query", "golden.bfp", "--cache", "L1=128:full", "--format", "json"]));
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, GOLDEN.as_bytes()).unwrap();
+    fs::write(folder.path().join("t.gz"), gzip.finish().unwrap()).unwrap();
+    fs::write(folder.path().join("t.zst"), zstd::encode_all(GOLDEN.as_bytes(), 1).unwrap()).unwrap();
+    let from_stdin = Command::new(env!("CARGO_BIN_EXE_bf"))
+        .current_dir(folder.path())
+        .args(["replay", "-", "-o", "stdin.bfp"])
+        .stdin(fs::File::open(folder.path().join("golden.din")).unwrap())
+        .output()
+        .unwrap();
+    stdout(&from_stdin);
+    stdout(&bf(folder.path(), &["replay", "t.gz", "-o", "gz.bfp"]));
+    stdout(&bf(folder.path(), &["replay", "t.zst", "-o", "zst.bfp", "--format", "json"]));
+    for profile in ["stdin.bfp", "gz.bfp", "zst.bfp"] {
+        let answer = json(&bf(folder.path(), &["query", profile, "--cache", "L1=128:full", "--format", "json"]));
+        assert_eq!(answer["levels"], expected["levels"], "{profile}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    let folder = golden();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_bf"))
+        .current_dir(folder.path())
+        .args(["sweep", "golden.bfp", "--size", "64..1M+64", "--ways", "full", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn run_becomes_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| bf(folder.path(), &[&["run"], arguments].concat());
+    let output = run(&["--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!((output.status.code(), &output.stdout[..], &output.stderr[..]), (Some(7), &b"out\n"[..], &b"err\n"[..]));
+    let killed = run(&["sh", "-c", "kill -SEGV $$"]);
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status), Some(11));
+    let output = run(&["-o", "p.%p.bfp", "--trace", "t.bft", "--", "sh", "-c", "echo $BF_PROFILE $BF_TRACE"]);
+    assert_eq!(stdout(&output), "p.%p.bfp t.bft\n");
+    let flags = |arguments: &[&str]| stdout(&run(&[arguments, &["cat", "/proc/self/personality"]].concat()));
+    assert_eq!(u32::from_str_radix(flags(&["--no-aslr", "--"]).trim(), 16).unwrap() & 0x4_0000, 0x4_0000);
+    let (code, message) = failure(&run(&["--", "./missing"]));
+    assert!(code == 127 && message.contains("./missing"), "{message}");
+    assert_eq!(failure(&run(&["--", "/"])).0, 126);
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&bf(folder.path(), &["completions", shell])).contains("sweep"), "{shell}");
+    }
+    stdout(&bf(folder.path(), &["man", "--out", "man1"]));
+    for page in ["bf.1", "bf-query.1", "bf-run.1"] {
+        assert!(fs::read_to_string(folder.path().join("man1").join(page)).unwrap().contains(".TH"), "{page}");
+    }
+}
