@@ -1,8 +1,9 @@
 //! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
 //! `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
 //!
-//! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, whose words are
-//! separated by white space, and `BF_PASS_OPTS`, which the wrapper fills from its command line, one option a line.
+//! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, with the words
+//! and quotes of a shell, as in an `@file`, and `BF_PASS_OPTS`, which the wrapper fills from its command line, one option
+//! a line.
 
 use std::{env, fs};
 
@@ -10,7 +11,7 @@ use crate::names::Patterns;
 
 /// Set by the wrapper for the compiler it runs; options separated by newlines.
 const WRAPPER_VARIABLE: &str = "BF_PASS_OPTS";
-/// Set by the user; options separated by white space.
+/// Set by the user; options as words of a shell.
 const USER_VARIABLE: &str = "BF_OPTS";
 /// How deep `@file` may lead into further files.
 const MAX_DEPTH: u32 = 8;
@@ -40,8 +41,8 @@ impl Options {
     pub(crate) fn from_environment() -> Result<Self, String> {
         let mut options = Self::default();
         let variable = |name| env::var_os(name).unwrap_or_default().to_string_lossy().into_owned();
-        for option in variable(USER_VARIABLE).split_whitespace() {
-            options.take(option, 0)?;
+        for option in words(USER_VARIABLE, &variable(USER_VARIABLE))? {
+            options.take(&option, 0)?;
         }
         for option in variable(WRAPPER_VARIABLE).lines().filter(|line| !line.trim().is_empty()) {
             options.take(option.trim(), 0)?;
@@ -53,8 +54,8 @@ impl Options {
 
     fn take(&mut self, option: &str, depth: u32) -> Result<(), String> {
         if let Some(path) = option.strip_prefix('@') {
-            let content = read(path, depth)?;
-            return content.split_whitespace().try_for_each(|option| self.take(option, depth + 1));
+            let options = words(path, &read(path, depth)?)?;
+            return options.iter().try_for_each(|option| self.take(option, depth + 1));
         }
         let stripped = option.strip_prefix("--").or_else(|| option.strip_prefix('-')).unwrap_or_default();
         let (name, value) = stripped.split_once('=').map_or((stripped, None), |(name, value)| (name, Some(value)));
@@ -79,6 +80,11 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// The words of a text, as a shell splits them.
+fn words(origin: &str, text: &str) -> Result<Vec<String>, String> {
+    shlex::split(text).ok_or_else(|| format!("`{origin}`: a quote is not closed"))
 }
 
 fn read(path: &str, depth: u32) -> Result<String, String> {
@@ -157,6 +163,12 @@ mod tests {
         ] {
             assert_eq!(parse(&[option]).unwrap_err(), complaint);
         }
+    }
+
+    #[test]
+    fn quotes_keep_words_together() {
+        assert_eq!(words("x", "-a '-b=f(int, int)'  -c").unwrap(), ["-a", "-b=f(int, int)", "-c"]);
+        assert_eq!(words("x", "'").unwrap_err(), "`x`: a quote is not closed");
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn modules_carry_the_settings_for_the_runtime() {
     let (program, record) = (workshop.path("program"), workshop.path("record"));
     let mut clang = workshop.clang(&source);
     clang.arg(workshop.recorder()).arg("-o").arg(&program);
-    clang.env("BF_OPTS", "-bf-line-size=128,64  -bf-max-ways=32").env("BF_PASS_OPTS", "-bf-max-set-bits=20\n");
+    clang.env("BF_OPTS", "'-bf-line-size=128,64'  -bf-max-ways=32").env("BF_PASS_OPTS", "-bf-max-set-bits=20\n");
     succeed(&mut clang);
     succeed(Command::new(program).env("RECORD", &record));
     assert_eq!(fs::read_to_string(record).unwrap(), "module main.c: main line=64 line=128 bits=20 ways=32\n");
