@@ -20,7 +20,7 @@ void bf_start(void);
 void bf_stop(void);
 
 /* From now on accesses count under this name; NULL and "" are the name that holds at the beginning. The text is copied.
- * A process may use 253 names; all further ones count as "(more tags)". */
+ * A process may use 252 names; all further ones count as "(more tags)". */
 void bf_tag(const char *name);
 
 #else

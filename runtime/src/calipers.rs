@@ -8,8 +8,8 @@ use bf_collect::Bucket;
 use std::ffi::{CStr, c_char};
 use std::sync::Mutex;
 
-/// Names that a program can give; with "" and the name for all further ones they fill the buckets 1 ..= 255.
-const MOST_TAGS: usize = 253;
+/// Names that a program can give; with "" and the name for all further ones they fill the buckets.
+const MOST_TAGS: usize = Bucket::LAST.0 as usize - 2;
 /// Stands for all tags beyond the limit.
 const MORE_TAGS: &str = "(more tags)";
 

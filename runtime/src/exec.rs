@@ -37,6 +37,7 @@ extern "C" fn _exit(status: c_int) -> ! {
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, expect(non_snake_case, reason = "the C library's name"))]
 extern "C" fn _Exit(status: c_int) -> ! {
     exit_now(status)
 }

@@ -22,6 +22,7 @@
 //!
 //! Taken in this order: output, calipers, registry, one or all threads, then the leaves (modules, log, tags, trace). `fork`
 //! takes all of them but the trace's, which nobody holds without a thread's, so the child finds them free.
+#![cfg_attr(test, expect(dead_code, reason = "what C calls has no caller in unit tests"))]
 
 mod alloc;
 mod calipers;

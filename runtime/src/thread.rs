@@ -17,7 +17,7 @@ use crate::quiet::Quiet;
 use crate::sink::{Accumulator, Mode};
 use crate::stack::{self, Stack};
 use crate::tls::Cursor;
-use crate::{calipers, checkpoint, signals, unload};
+use crate::{calipers, checkpoint, log, signals, unload};
 use bf_abi::MAX_SEGMENT_WORDS;
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -465,7 +465,11 @@ pub fn flush(words: u64) -> *mut u64 {
     let quiet = Quiet::enter();
     process::init();
     let cursor = Cursor::mine();
-    if process::off() || cursor.ends().load(Relaxed) >= MOST_ENDS {
+    if process::off() {
+        return discard(cursor);
+    }
+    if cursor.ends().load(Relaxed) >= MOST_ENDS {
+        log::remark("a thread ran on after its last destructor: that is not recorded".to_owned());
         return discard(cursor);
     }
     let thread = Thread::of(cursor).unwrap_or_else(|| register(cursor));

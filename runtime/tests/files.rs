@@ -80,5 +80,5 @@ fn a_trace_holds_every_access() {
         Record::Chunk { accesses, .. } => accesses.len(),
         _ => 0,
     };
-    assert_eq!(reader.map(|record| accesses(record.unwrap())).sum::<usize>(), 820_000);
+    assert_eq!(reader.map(|record| accesses(record.unwrap())).sum::<usize>(), 820_001);
 }

@@ -23,7 +23,7 @@ fn source(name: &str) -> PathBuf {
 fn compile(name: &str, to: &Path, options: &[&str]) {
     let mut cc = Command::new("cc");
     cc.args(["-D__BF__", "-O2", "-g", "-Wall", "-Werror", "-Wno-infinite-recursion", "-pthread"]);
-    cc.args(options).arg(source(name)).arg("-o").arg(to);
+    cc.arg(source(name)).args(options).arg("-o").arg(to);
     let output = cc.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -42,6 +42,30 @@ pub fn programs() -> &'static Path {
         directory
     });
     directory.path()
+}
+
+/// `lives` linked with the runtime as one object, in every way there is.
+pub fn static_programs() -> Vec<PathBuf> {
+    let object = programs().join("bf_rt.o");
+    let exports = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("exports.txt")).unwrap();
+    let exports: Vec<_> = exports.lines().filter(|line| !line.starts_with('#')).collect();
+    let mut ld = Command::new("ld");
+    ld.args(["-r", "--gc-sections", "-o"]).arg(&object).args(exports.iter().flat_map(|name| ["-u", name]));
+    ld.args(["malloc", "calloc", "realloc", "free"].map(|name| format!("--wrap={name}")));
+    assert!(ld.arg(built().join("libbf_rt.a")).status().unwrap().success());
+    let mut objcopy = Command::new("objcopy");
+    objcopy.args(["--strip-debug", "--strip-unneeded"]);
+    objcopy.args(exports.iter().map(|name| format!("--keep-global-symbol={name}")));
+    assert!(objcopy.arg(&object).status().unwrap().success());
+    let object = object.to_str().unwrap();
+    let ways: [(&str, &[&str]); 4] =
+        [("static", &["-static"]), ("static-pie", &["-static-pie"]), ("pie", &["-pie"]), ("no-pie", &["-no-pie"])];
+    let link = |(name, options): (&str, &[&str])| {
+        let program = programs().join(name);
+        compile("lives.c", &program, &[&["-DNO_DLOPEN"], options, &[object, "-lm"]].concat());
+        program
+    };
+    ways.map(link).to_vec()
 }
 
 /// A finished run.
@@ -65,7 +89,16 @@ pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Run {
 
 /// The same in a given directory.
 pub fn run_in(directory: TempDir, arguments: &[&str], variables: &[(&str, &str)]) -> Run {
-    let mut command = Command::new(programs().join("lives"));
+    start(&programs().join("lives"), directory, arguments, variables)
+}
+
+/// Runs another program than `lives`.
+pub fn run_program(program: &Path, arguments: &[&str]) -> Run {
+    start(program, TempDir::new().unwrap(), arguments, &[])
+}
+
+fn start(program: &Path, directory: TempDir, arguments: &[&str], variables: &[(&str, &str)]) -> Run {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BF_")) {
         command.env_remove(name);
     }
