@@ -90,9 +90,11 @@ impl Cutter {
     }
 }
 
-/// The function that a call names, if it lies outside this module.
+/// The function that a call names, if its code lies outside this module: a copy that is here for inlining only is none.
 fn declared_callee(call: Value) -> Option<Value> {
     call.callee().as_function().filter(|function| {
-        function.is_declaration() && function.intrinsic_name().is_none() && !is_runtime(&function.name())
+        (function.is_declaration() || function.is_available_externally())
+            && function.intrinsic_name().is_none()
+            && !is_runtime(&function.name())
     })
 }

@@ -173,3 +173,20 @@ fn link_time_optimisation_keeps_what_was_recorded() {
         assert_eq!(record.split_once('\n').unwrap().1, expected, "{flavour}");
     }
 }
+
+#[test]
+fn fortran_is_instrumented_too() {
+    let workshop = Workshop::new();
+    let source = workshop.source("sum.f90", "subroutine double_it(a)\n real :: a(:)\n a = a * 2\nend subroutine\n");
+    let module = workshop.path("module.ll");
+    let mut flang = workshop.tool("flang");
+    flang.arg(format!("-fpass-plugin={}", plugin().display())).args(["-O1", "-S", "-emit-llvm", "-o"]);
+    flang.arg(&module).arg(&source);
+    match flang.output() {
+        Err(error) => eprintln!("{flang:?}: {error}"),
+        Ok(_) => {
+            succeed(&mut flang);
+            assert_eq!(instrumented(&fs::read_to_string(&module).unwrap()), ["double_it_"]);
+        }
+    }
+}

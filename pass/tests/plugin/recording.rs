@@ -64,6 +64,7 @@ fixtures! {
     avx2: "avx2.c"
     avx512: "avx512.c"
     threads: "threads.c"
+    callees: "callees.c"
 }
 
 #[test]
