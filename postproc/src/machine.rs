@@ -310,9 +310,11 @@ pub fn from_topology(levels: &[CacheLevel]) -> Vec<Cache> {
         if size == 0 || caches.iter().any(|cache| cache.name == name) {
             continue;
         }
-        // What stands below a shared cache is shared by at least as many.
+        // A virtual machine of one CPU shares nothing, and yet its third level is no core's own. What stands below a
+        // shared cache is shared by at least as many.
         let below_shared = caches.last().is_some_and(|cache| cache.scope == Scope::Shared);
-        let scope = if level.shared_by > least || below_shared { Scope::Shared } else { Scope::Private };
+        let shared = level.shared_by > least || level.level >= 3 || below_shared;
+        let scope = if shared { Scope::Shared } else { Scope::Private };
         caches.push(Cache {
             name,
             size,
