@@ -96,7 +96,7 @@ fn measure(variant: &str, native: &Run, bf: &Run, folder: &Path, profile: &Path)
             // Without its debug information, which this valgrind may be too old to read.
             let stripped = folder.join("stripped");
             let mut strip = Command::new("strip");
-            sandbox::succeed(strip.arg("-o").arg(&stripped).arg(&native.program));
+            let _ = sandbox::succeed(strip.arg("-o").arg(&stripped).arg(&native.program));
             let mut valgrind = sandbox::command("valgrind");
             valgrind.args(["-q", "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null"]);
             valgrind.arg(stripped).args(&native.args);
@@ -117,7 +117,7 @@ fn measure(variant: &str, native: &Run, bf: &Run, folder: &Path, profile: &Path)
         command.stdin(File::open(input)?);
     }
     command.current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().with_context(|| format!("failed to run {command:?}"))?;
+    let child = command.spawn().with_context(|| format!("failed to run {command:?}"))?;
     let end = child.wait4()?;
     ensure!(end.status.success(), "{command:?} ended with {}", end.status);
     Ok(Cost {
@@ -156,7 +156,7 @@ fn dense(build: Build) -> Result<PathBuf> {
     let recipe = std::fs::read_to_string(source)?;
     let folder = bf_tests::cached::built("dense", build, &recipe, |folder| {
         let mut cc = sandbox::command(build.cc());
-        sandbox::succeed(cc.args(["-O3", "-march=haswell", "-g", source, "-o"]).arg(folder.join("dense")));
+        let _ = sandbox::succeed(cc.args(["-O3", "-march=haswell", "-g", source, "-o"]).arg(folder.join("dense")));
         Ok(())
     })?;
     Ok(folder.join("dense"))
