@@ -169,6 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn every_option_is_in_the_manual_and_in_the_documentation() {
+        let manual = include_str!("../man/bf-clang.1").replace('\\', "");
+        let page = include_str!("../../docs/building.md");
+        for Help { name, value, .. } in OPTIONS {
+            assert!(manual.contains(name), "{name}");
+            let shown = if value.is_empty() { format!("| `{name}` |") } else { format!("| `{name}={value}` |") };
+            assert!(page.contains(&shown), "{shown}");
+        }
+    }
+
+    #[test]
     fn wrong_options_are_refused_by_name() {
         for (option, message) in [
             ("-bf-xyz", "unknown option '-bf-xyz'"),
