@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use xtask::workspace;
+use xtask::workspace::{self, Workspace};
 
 /// A Debian package and a file that is there once it is installed.
 type Package = (&'static str, &'static str);
@@ -44,12 +44,17 @@ const TEST: &[Package] = &[
     ("valgrind", "/usr/bin/valgrind"),
 ];
 
+/// To pack an archive.
+const DIST: &[Package] = &[("tar", "/bin/tar"), ("zstd", "/usr/bin/zstd")];
+
 /// How much of it all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Enough to build and install.
     Build,
-    /// Everything.
+    /// That and what packs an archive.
+    Dist,
+    /// That and all that tests use.
     Test,
 }
 
@@ -61,6 +66,7 @@ pub enum Need {
 pub fn ensure(need: Need) -> Result<()> {
     let required: Vec<Package> = match need {
         Need::Build => BUILD.to_vec(),
+        Need::Dist => [BUILD, DIST].concat(),
         Need::Test => [BUILD, LLVM_19, TEST].concat(),
     };
     let missing = missing(&required);
@@ -80,6 +86,22 @@ pub fn ensure(need: Need) -> Result<()> {
     workspace::run(&mut install).with_context(|| {
         format!("failed to install the packages needed; by hand:\n    {by_hand}\nLLVM packages are also at https://apt.llvm.org")
     })
+}
+
+/// Adds parts of the Rust toolchain that a minimal installation lacks.
+///
+/// # Errors
+///
+/// They are missing and there is no `rustup`, or it fails.
+pub fn ensure_rust(workspace: &Workspace, components: &[(&str, &str)]) -> Result<()> {
+    for (command, component) in components {
+        if !workspace::works(workspace.cargo().args([command, "--version"])) {
+            let mut rustup = Command::new("rustup");
+            rustup.args(["component", "add", component]).current_dir(&workspace.root);
+            workspace::run(&mut rustup)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the second LLVM is there to build a pass for.

@@ -1,15 +1,13 @@
 //! `dist`: an install tree in an archive.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Result;
-use fs_err::File;
 
+use crate::deps::{self, Need};
 use crate::install;
-use xtask::workspace::Workspace;
-
-/// Compression level: small, at some seconds.
-const LEVEL: i32 = 19;
+use xtask::workspace::{self, Workspace};
 
 /// Arguments of `dist`.
 #[derive(clap::Args)]
@@ -21,6 +19,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
+    deps::ensure(Need::Dist)?;
     let name = format!("bf-{}-{}", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
     let prefix = workspace.target.join("dist").join(&name);
     if prefix.exists() {
@@ -28,9 +27,10 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     }
     install::run(workspace, &install::Args { prefix: prefix.clone(), debug: false })?;
     let out = args.out.clone().unwrap_or_else(|| workspace.target.join(format!("{name}.tar.zst")));
-    let mut archive = tar::Builder::new(zstd::Encoder::new(File::create(&out)?, LEVEL)?.auto_finish());
-    archive.append_dir_all(&name, &prefix)?;
-    archive.finish()?;
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--zstd", "--owner=0", "--group=0", "--sort=name", "--file"]).arg(&out);
+    tar.arg("--directory").arg(workspace.target.join("dist")).arg(&name);
+    workspace::run(&mut tar)?;
     println!("{}", out.display());
     Ok(())
 }

@@ -40,7 +40,11 @@ fn main() -> Result<()> {
         Command::Demo(args) => demo::run(&workspace, &args),
         Command::Test(args) => test::run(&workspace, &args),
         Command::Bench(args) => bench::run(&workspace, &args),
-        Command::Install(args) => install::run(&workspace, &args),
+        Command::Install(args) => {
+            install::run(&workspace, &args)?;
+            println!("installed; to use it: export PATH={}/bin:$PATH", std::path::absolute(&args.prefix)?.display());
+            Ok(())
+        }
         Command::Dist(args) => dist::run(&workspace, &args),
     }
 }

@@ -1,7 +1,7 @@
 //! `test`: formatting, lints, licences, every test.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -20,6 +20,7 @@ pub struct Args {
 /// Runs the command. The runner's own summary is the last thing printed.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     deps::ensure(Need::Test)?;
+    deps::ensure_rust(workspace, &[("fmt", "rustfmt"), ("clippy", "clippy")])?;
     step("formatting", workspace.cargo().args(["fmt", "--all", "--check"]))?;
     // The lints build into the tests' own profile and directory, so that little is compiled twice.
     step(
@@ -42,7 +43,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
 /// `cargo nextest run` where it is installed, else `cargo test`.
 fn runner(workspace: &Workspace, prefix: &Path) -> Command {
     let mut cargo = workspace.cargo();
-    if works(workspace.cargo().args(["nextest", "--version"])) {
+    if workspace::works(workspace.cargo().args(["nextest", "--version"])) {
         cargo.args(["nextest", "run", "--no-fail-fast"]);
     } else {
         cargo.args(["test", "--no-fail-fast"]);
@@ -54,15 +55,11 @@ fn runner(workspace: &Workspace, prefix: &Path) -> Command {
 /// `cargo deny check` on everything that needs no advisory database. It is run where it is installed; building it takes
 /// longer than all tests.
 fn licences(workspace: &Workspace) -> Result<()> {
-    if works(workspace.cargo().args(["deny", "--version"])) {
+    if workspace::works(workspace.cargo().args(["deny", "--version"])) {
         return step("licences", workspace.cargo().args(["deny", "check", "bans", "licenses", "sources"]));
     }
     eprintln!("== licences: not checked, cargo-deny is not installed (cargo install --locked cargo-deny)");
     Ok(())
-}
-
-fn works(command: &mut Command) -> bool {
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 fn step(what: &str, command: &mut Command) -> Result<()> {

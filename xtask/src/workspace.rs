@@ -62,7 +62,7 @@ impl Workspace {
     /// It does not build.
     pub fn build(&self, args: &[&str], target: &Path) -> Result<HashMap<String, PathBuf>> {
         let mut cargo = self.cargo();
-        cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics", "--target-dir"]).arg(target);
+        cargo.args(["build", "--message-format=json-render-diagnostics", "--target-dir"]).arg(target);
         cargo.args(args).stdout(Stdio::piped());
         let mut child = cargo.spawn().context("failed to run cargo")?;
         let mut files = HashMap::new();
@@ -92,6 +92,12 @@ pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("failed to run {}", show(command)))?;
     ensure!(status.success(), "{} failed: {status}", show(command));
     Ok(())
+}
+
+/// Whether a command can be run and succeeds, whatever it prints.
+#[must_use]
+pub fn works(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// A command as its user would type it.

@@ -379,3 +379,24 @@ fn a_run_path_from_the_environment_still_counts() {
     );
     dir.runs("a");
 }
+
+#[test]
+fn the_compiler_is_one_there_is_a_pass_for() {
+    let dir = Sandbox::new(&[("a.c", HELLO)]);
+    dir.shell(&format!("cp -r {} tree", bf_tests::prefix().display()));
+    let compile = || dir.command(dir.path("tree/bin/bf-clang")).args(["a.c", "-o", "a"]).output().unwrap();
+
+    std::fs::remove_file(dir.path("tree/lib/bf/libbf_pass-22.so")).unwrap();
+    silent(&compile());
+    assert!(dir.is_instrumented("a"));
+    dir.runs("a");
+    let shown = dir.command(dir.path("tree/bin/bf-clang")).args(["--bf-show", "a.c"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("libbf_pass-19.so"), "{}", text(&shown));
+
+    std::fs::remove_file(dir.path("tree/lib/bf/libbf_pass-19.so")).unwrap();
+    let output = compile();
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.starts_with("bf-clang: error: no pass for clang 22: "), "{message}");
+    assert!(message.ends_with("/lib/bf/libbf_pass-22.so is missing; use one of: none\n"), "{message}");
+}
