@@ -1,7 +1,7 @@
 //! `fork`: the child finds everything at rest, and begins with empty stacks, zero counts and a file of its own.
 
 use crate::quiet::Quiet;
-use crate::{calipers, log, modules, output, process, thread};
+use crate::{calipers, log, modules, output, process, recording, thread};
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
 
@@ -12,7 +12,7 @@ impl<T> Hold for T {}
 /// What is held while the process forks; dropped in the order of the fields.
 struct AtRest {
     _inner: [Box<dyn Hold>; 2],
-    _threads: Vec<MutexGuard<'static, thread::Inner>>,
+    _threads: Vec<MutexGuard<'static, recording::Recording>>,
     registry: MutexGuard<'static, thread::Registry>,
     _outer: [Box<dyn Hold>; 2],
     _quiet: Quiet,

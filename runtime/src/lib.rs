@@ -14,7 +14,7 @@
 //!   thread stack, a coroutine or an alternate signal stack, or may be what has just overflowed.
 //! - Instrumented code itself can be interrupted anywhere, also between reading the cursor and storing the new one. A
 //!   handler that recorded into the same buffer would then be overwritten. So a handler of the program is entered
-//!   through [`signals`], which gives it a buffer of its own ([`thread`] has the order in which they are read).
+//!   through [`signals`], which gives it a buffer of its own ([`level`] has the order in which they are read).
 //! - Two buffers alternate per thread: stores that a segment still owes, should a handler installed behind our back
 //!   have emptied the buffer meanwhile, land in the buffer that is not in use, which is zeroed before it is used again.
 //!
@@ -25,18 +25,21 @@
 #![cfg_attr(test, expect(dead_code, reason = "what C calls has no caller in unit tests"))]
 
 mod alloc;
+mod buffer;
 mod calipers;
 mod checkpoint;
 mod decode;
 mod env;
 mod exec;
 mod fork;
+mod level;
 mod log;
 mod modules;
 mod names;
 mod output;
 mod process;
 mod quiet;
+mod recording;
 mod signals;
 mod sink;
 mod stack;

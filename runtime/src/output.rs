@@ -1,8 +1,9 @@
 //! The profile and the trace as files.
 
 use crate::process::{self, Identity, PATIENCE, lock, lock_for};
+use crate::recording::Extent;
 use crate::stack::{self, Stack};
-use crate::thread::{self, Extent, add_calls};
+use crate::thread::{self, add_calls};
 use crate::{calipers, log, modules, topology};
 use bf_collect::{Batch, Bucket, Config};
 use bf_profile::trace::{Access, Event, Header, Writer};

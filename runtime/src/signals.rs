@@ -1,14 +1,15 @@
 //! Signals: those that would end the process write the profile first, and handlers of the program run in between two
-//! steps of ours (see [`crate::thread`]).
+//! steps of ours (see [`crate::level`]).
 //!
 //! The program must not notice. Where it left a fatal signal at its default, our handler stands, and `sigaction` says
 //! "default"; where it sets a handler, [`enter`] stands in its place, and `sigaction` says what the program set. Our
 //! handler writes, restores the default and sends the signal again, so the process ends as it would have.
 
+use crate::level::Frame;
 use crate::process;
 use crate::quiet::Quiet;
 use crate::stack::Stack;
-use crate::thread::{self, Frame};
+use crate::thread;
 use bf_profile::EndReason;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -70,14 +71,11 @@ fn set(signal: c_int, action: &libc::sigaction) -> c_int {
     unsafe { __sigaction(signal, action, ptr::null_mut()) }
 }
 
-/// Catches every fatal signal that is at its default, and gets in front of handlers that are there already.
+/// Catches every fatal signal that is at its default.
 pub fn install() {
-    for signal in 1..SIGNALS as c_int {
-        if let Some(action) = get(signal) {
-            match action.sa_sigaction {
-                libc::SIG_DFL if is_fatal(signal) => drop(set(signal, &fatal_action())),
-                _ => {}
-            }
+    for signal in (1..SIGNALS as c_int).filter(|&signal| is_fatal(signal)) {
+        if get(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL) {
+            set(signal, &fatal_action());
         }
     }
 }

@@ -5,7 +5,8 @@
 
 use crate::process::{self, lock};
 use crate::quiet::Quiet;
-use crate::thread::{self, Extent};
+use crate::recording::Extent;
+use crate::thread;
 use crate::{modules, stack};
 use bf_abi::Segment;
 use std::ffi::{c_int, c_void};

@@ -1,0 +1,55 @@
+//! Buffers: zeroed words that a thread fills.
+
+use bf_abi::MAX_SEGMENT_WORDS;
+use std::ptr;
+
+/// Words of a buffer: 64 KiB, which the caches hold beside the program's own data.
+const WORDS: usize = 8192;
+
+/// One mapped buffer.
+pub struct Buffer {
+    pub start: *mut u64,
+    /// Words that may be other than zero.
+    dirty: usize,
+}
+
+impl Buffer {
+    pub fn new() -> Self {
+        // SAFETY:
+        // - a fresh anonymous mapping, kept for good
+        let start = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(ptr::null_mut(), WORDS * 8, protection, flags, -1, 0)
+        };
+        assert!(start != libc::MAP_FAILED, "no memory for a recording buffer");
+        Self { start: start.cast(), dirty: 0 }
+    }
+
+    /// One past the last word.
+    pub fn limit(&self) -> *mut u64 {
+        self.start.wrapping_add(WORDS)
+    }
+
+    /// Zeroes what may have been written. Done when the buffer is handed out, not when it was read, because a segment
+    /// may still have been owed some stores then.
+    pub fn clean(&mut self) {
+        // SAFETY:
+        // - `dirty` never exceeds WORDS, and the buffer is in nobody's hands
+        unsafe { ptr::write_bytes(self.start, 0, self.dirty) };
+        self.dirty = 0;
+    }
+
+    /// Everything below `position` may be other than zero, and so may a segment reserved there.
+    pub fn written(&mut self, position: *mut u64) {
+        let words = (position as usize).saturating_sub(self.start as usize) / 8;
+        self.dirty = self.dirty.max((words + MAX_SEGMENT_WORDS as usize).min(WORDS));
+    }
+}
+
+// SAFETY:
+// - mapped for good; whoever writes is told so by a thread's level, or nobody reads
+unsafe impl Send for Buffer {}
+// SAFETY:
+// - as above
+unsafe impl Sync for Buffer {}
