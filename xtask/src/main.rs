@@ -12,6 +12,8 @@ mod install;
 mod runtime_object;
 mod test;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::Parser;
 
@@ -33,8 +35,17 @@ enum Command {
     Dist(dist::Args),
 }
 
-fn main() -> Result<()> {
-    let command = Command::parse();
+fn main() -> ExitCode {
+    match run(Command::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
     let workspace = Workspace::load()?;
     match command {
         Command::Demo(args) => demo::run(&workspace, &args),
