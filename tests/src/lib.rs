@@ -3,9 +3,15 @@
 //! Comes in: the environment of a test run. Goes out: paths. It must never leave anything outside the target directory.
 #![forbid(unsafe_code)]
 
+pub mod accuracy;
+pub mod cached;
 pub mod cases;
+pub mod debian;
 pub mod histograms;
 pub mod oracle;
+pub mod project;
+pub mod sandbox;
+pub mod synthetic;
 
 use std::env;
 use std::fs::{self, File};
