@@ -209,13 +209,13 @@ fn machines_come_from_presets_and_files() {
     let (code, message) = failure(&ask("pentium"));
     assert!(code == 2 && message.contains("`pentium`") && message.contains("haswell-i7-4770k"), "{message}");
     fs::write(folder.path().join("bf/presets.toml"), "[mine]\nlevels = 3\n").unwrap();
-    let (code, message) = failure_text(&ask("mine"));
+    let (code, message) = failure(&ask("mine"));
     assert!(code == 1 && message.contains("bf/presets.toml"), "{message}");
     let (code, message) = failure(&ask("nowhere.json"));
     assert!(code == 1 && message.contains("nowhere.json"), "{message}");
 }
 
-/// As [`failure`], for messages that quote a file over several lines.
+/// As [`failure`], where the argument parser may add lines on the usage.
 fn failure_text(output: &Output) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(output.stderr.clone()).unwrap())
 }

@@ -123,11 +123,20 @@ pub type Presets = BTreeMap<String, Preset>;
 /// It is no TOML, or a machine in it is not described as `docs/presets.md` asks.
 pub fn presets(text: &str, origin: &str) -> Result<Presets, MachineError> {
     let fail = |message: String| MachineError::Presets { origin: origin.to_owned(), message };
-    let presets: Presets = toml::from_str(text).map_err(|error| fail(error.to_string().trim().to_owned()))?;
+    let presets: Presets = toml::from_str(text).map_err(|error| fail(on_one_line(text, &error)))?;
     for (name, preset) in &presets {
         preset.caches().map_err(|message| fail(format!("{name}: {message}")))?;
     }
     Ok(presets)
+}
+
+/// What is wrong with a TOML text, without the excerpt that the reader would draw below it.
+fn on_one_line(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().trim().replace('\n', ", ");
+    match error.span().and_then(|span| text.get(..span.start)) {
+        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
+        None => message,
+    }
 }
 
 /// A machine from the text of a TOML file that describes a single one, in the form of a preset without its name or as a
@@ -353,10 +362,10 @@ mod tests {
             ("[a]\ncpu='x'\nsource='y'\nlevels=[{name='L1',size='30q',ways=8,line=64}]", "30q"),
             ("[a]\ncpu='x'\nsource='y'\nlevels=[{name='L1',size=1000,ways=8,line=64}]", "nearest"),
             ("[a]\ncpu='x'\nsource='y'\nlevels=[{name='L1',size=1024,wayz=8,line=64}]", "wayz"),
-            ("[a", "mine.toml"),
+            ("[a]\ncpu='x'\n[b", "line 3"),
         ] {
             let error = presets(text, "mine.toml").unwrap_err().to_string();
-            assert!(error.contains(word), "{error}");
+            assert!(error.contains(word) && error.contains("mine.toml") && !error.contains('\n'), "{error}");
         }
     }
 

@@ -73,9 +73,9 @@ impl<'de> Visitor<'de> for Trace<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
-        while let Some((thread, address, size, kind)) = sequence.next_element::<(u32, u64, u64, Kind)>()? {
+        while let Some((thread, address, size, kind)) = sequence.next_element::<(u32, u64, u32, Kind)>()? {
             self.0.greatest = self.0.greatest.max(Some(thread));
-            if let Err(error) = self.0.feeder.access(thread, address, size, matches!(kind, Kind::Store)) {
+            if let Err(error) = self.0.feeder.access(thread, address, size.into(), matches!(kind, Kind::Store)) {
                 self.0.error = Some(error);
                 return Err(A::Error::custom("the trace cannot be replayed"));
             }

@@ -1,7 +1,7 @@
 //! DineroIV's text formats. Extended din: label, address in hexadecimal, size; the rest of a line is a comment.
 //! Traditional din: 0, 1 or 2 for a read, a write or an instruction fetch, and the address; every access is one word.
 
-use super::{DinSize, Feeder, ReplayError, hexadecimal, lines};
+use super::{DinSize, Feeder, MAX_SIZE, ReplayError, hexadecimal, lines};
 use std::io::BufRead;
 
 /// Bytes of an access in traditional din, which has no sizes: a word of the machines it was made for.
@@ -61,5 +61,5 @@ fn size(text: &str, sizes: DinSize) -> Result<u64, String> {
             Err(_) => wrong(),
         })?
     };
-    if size > 0 { Ok(size) } else { Err(wrong()) }
+    if size <= MAX_SIZE { Ok(size) } else { Err(wrong()) }
 }

@@ -1,7 +1,7 @@
 //! What `valgrind --tool=lackey --trace-mem=yes` prints: ` L address,size`, ` S address,size`, ` M address,size` (a load
 //! and a store of the same place) and `I  address,size` (an instruction, left out), with addresses in hexadecimal.
 
-use super::{Feeder, ReplayError, hexadecimal, lines};
+use super::{Feeder, MAX_SIZE, ReplayError, hexadecimal, lines};
 use std::io::BufRead;
 
 /// Whether valgrind says something here: `==pid== text`, `--pid-- text`, `**pid** text`.
@@ -22,7 +22,8 @@ pub(super) fn read(input: impl BufRead, feeder: &mut Feeder) -> Result<(), Repla
         let (kind, place) = line.trim_start().split_once(' ').ok_or_else(unknown)?;
         let (address, size) = place.trim_start().split_once(',').ok_or_else(unknown)?;
         let address = hexadecimal(address)?;
-        let size: u64 = size.parse().map_err(|_| format!("`{size}` is no size in bytes"))?;
+        let parsed = size.parse().ok().filter(|&size| size <= MAX_SIZE);
+        let size = parsed.ok_or_else(|| format!("`{size}` is no size in bytes"))?;
         let kinds: &[bool] = match kind {
             "I" => &[],
             "L" => &[false],

@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Greatest thread number a trace may hold: each has stacks of its own.
 const MAX_THREAD: u32 = 4095;
 
+/// Longest access of a trace by another tool, bytes: a garbled size should not run for hours.
+const MAX_SIZE: u64 = u32::MAX as u64;
+
 /// Trace formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {

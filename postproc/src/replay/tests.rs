@@ -54,7 +54,9 @@ fn bad_lines_are_named() {
         ("r 10 4\nx 10 4\n", ["line 2", "`x`"]),
         ("r 10 4\n\nr zz 4\n", ["line 3", "`zz`"]),
         ("r 10\n", ["line 1", "size"]),
-        ("r 10 0\n", ["line 1", "`0`"]),
+        ("r 10 4294967296\n", ["line 1", "`4294967296`"]),
+        (" L 10,4294967296\n", ["line 1", "`4294967296`"]),
+        (r#"{"trace":[[0,64,4294967296,"r"]]}"#, ["JSON", "column"]),
         ("r 10 1f\n", ["line 1", "--din-size hex"]),
         ("r -10 4\n", ["line 1", "`-10`"]),
         (" L 10,4\nfrom the program\n", ["line 2", "from the program"]),
@@ -70,6 +72,12 @@ fn bad_lines_are_named() {
         let error = run(text, &Options::default()).unwrap_err().to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{text:?}: {error}");
     }
+}
+
+#[test]
+fn an_access_of_no_bytes_is_none_and_a_trace_may_hold_none() {
+    assert_eq!(figures("r 40 0\nr 0 4\n"), [1, 0, 1, 0]);
+    assert_eq!(figures(r#"{"threads":1,"trace":[]}"#), [0; 4]);
 }
 
 #[test]
