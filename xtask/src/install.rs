@@ -34,17 +34,17 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
 
     let tree = Tree { prefix };
     for program in ["bf", "bf-clang", "bf-ar", "bf-ranlib"] {
-        tree.put(files.get(program)?, &format!("bin/{program}"))?;
+        tree.put_stripped(files.get(program)?, &format!("bin/{program}"))?;
     }
-    tree.put(files.get("bf-clangxx")?, "bin/bf-clang++")?;
+    tree.put_stripped(files.get("bf-clangxx")?, "bin/bf-clang++")?;
     let pass = Files(workspace.build(&["--profile", "plugin", "-p", "bf-pass"], &workspace.target)?);
-    tree.put(pass.get("libbf_pass.so")?, "lib/bf/libbf_pass-22.so")?;
+    tree.put_stripped(pass.get("libbf_pass.so")?, "lib/bf/libbf_pass-22.so")?;
     if deps::has_llvm_19() {
         let args = ["--profile", "plugin", "-p", "bf-pass", "--no-default-features", "--features", "llvm19"];
         let pass = Files(workspace.build(&args, &workspace.target.join("llvm19"))?);
-        tree.put(pass.get("libbf_pass.so")?, "lib/bf/libbf_pass-19.so")?;
+        tree.put_stripped(pass.get("libbf_pass.so")?, "lib/bf/libbf_pass-19.so")?;
     }
-    tree.put(files.get("libbf_rt.so")?, "lib/bf/libbf_rt.so")?;
+    tree.put_stripped(files.get("libbf_rt.so")?, "lib/bf/libbf_rt.so")?;
     let exports = workspace.root.join("runtime/exports.txt");
     let object = workspace.target.join(profile).join("bf_rt.o");
     runtime_object::link(files.get("libbf_rt.a")?, &exports, &object)?;
@@ -74,6 +74,13 @@ impl Tree {
         let data = fs::read(from)?;
         let mode = fs::metadata(from)?.permissions().mode();
         self.write(to, &data, if mode & 0o111 == 0 { 0o644 } else { 0o755 })
+    }
+
+    /// The same for a program or library, without what only a debugger of bf itself would read.
+    fn put_stripped(&self, from: &Path, to: &str) -> Result<()> {
+        let stripped = from.with_extension("stripped");
+        workspace::run(Command::new("objcopy").arg("--strip-debug").args([from, &stripped]))?;
+        self.put(&stripped, to)
     }
 
     fn write(&self, to: &str, data: &[u8], mode: u32) -> Result<()> {
