@@ -17,6 +17,7 @@ pub fn all() -> Vec<Named> {
         ("skewed", skewed()),
         ("chase", chase()),
         ("join", join()),
+        ("bursts", bursts()),
     ]
 }
 
@@ -162,6 +163,20 @@ fn join() -> Vec<Access> {
         if matches % 3 == 0 {
             trace.push(store(output + 8 * (matches / 3)));
         }
+    }
+    trace
+}
+
+/// A stream beside 2 KiB that are in use all the time, and after every 70 KiB of it a burst through 16 KiB that drives those
+/// out of a small first level. By then the second level has forgotten them: it had not heard of them since.
+fn bursts() -> Vec<Access> {
+    let mut trace = Vec::new();
+    for round in 0..100 {
+        for i in 0..1120 {
+            trace.push(load(array(0) + 64 * (round * 1120 + i)));
+            trace.extend((0..4).map(|k| store(array(1) + 64 * ((4 * i + k) % 32))));
+        }
+        trace.extend((0..256).map(|i| load(array(2) + 64 * i)));
     }
     trace
 }
