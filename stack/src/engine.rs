@@ -1,7 +1,8 @@
-//! The fast engine: lines, timeline and sets joined, and the counting of what they say.
+//! The fast engine: the recent tier and the older one joined, and the counting of what they say.
 
 use crate::counts::{Buckets, Counts, Resident};
 use crate::lines::{Id, Lines};
+use crate::recent::Recent;
 use crate::sets::{Sets, Time};
 use crate::simd::{self, Instructions, Portable, Vector};
 use crate::timeline::Timeline;
@@ -15,6 +16,7 @@ type BySet = [u8; Limits::MOST_SET_BITS as usize];
 pub struct Stack {
     limits: Limits,
     lines: Lines,
+    recent: Recent,
     timeline: Timeline,
     sets: Sets,
     now: Time,
@@ -38,6 +40,7 @@ impl Stack {
         Self {
             limits,
             lines: Lines::new(limits.max_set_bits),
+            recent: Recent::new(),
             timeline: Timeline::new(),
             sets: Sets::new(limits.max_set_bits, limits.max_ways),
             now: 0,
@@ -58,7 +61,7 @@ impl Stack {
         Self { instructions, ..self }
     }
 
-    /// An empty stack whose clock runs out after `left` references that change the order, for tests of what happens
+    /// An empty stack whose clock runs out after `left` lines have left the recent tier, for tests of what happens
     /// then.
     #[doc(hidden)]
     #[must_use]
@@ -87,13 +90,10 @@ impl Stack {
         match self.top {
             Some((top, stored)) if top == line && (!store || stored == Some(bucket)) => {}
             _ => {
-                let Some(id) = self.lines.id(line) else {
+                let Some(id) = self.move_to_top::<V>(line, store, counts.as_deref_mut()) else {
                     self.dropped += 1;
                     return;
                 };
-                if self.top.is_none_or(|(top, _)| top != line) {
-                    self.move_to_top::<V>(line, id, store, counts.as_deref_mut());
-                }
                 if store {
                     self.store(id, bucket, counts.as_deref_mut());
                 }
@@ -105,40 +105,107 @@ impl Stack {
         }
     }
 
-    /// A reference to a line that is not on top.
+    /// Moves a line to the top and counts its distance if that is not 0. `None`: it can have no id.
     #[inline(always)]
-    fn move_to_top<V: Vector>(&mut self, line: u64, id: Id, store: bool, counts: Option<&mut Counts>) {
+    fn move_to_top<V: Vector>(&mut self, line: u64, store: bool, counts: Option<&mut Counts>) -> Option<Id> {
+        if let Some(slot) = self.recent.find(line) {
+            return Some(self.touch::<V>(slot, line, store, counts));
+        }
+        let id = self.lines.id(line)?;
+        let state = self.lines.get_mut(id);
+        match state.slot {
+            0 => self.fetch::<V>(line, id, store, counts),
+            slot => drop(self.touch::<V>(usize::from(slot) - 1, line, store, counts)),
+        }
+        Some(id)
+    }
+
+    /// A line of the recent tier.
+    #[inline(always)]
+    fn touch<V: Vector>(&mut self, slot: usize, line: u64, store: bool, counts: Option<&mut Counts>) -> Id {
+        let id = self.recent.id(slot);
+        let newer = self.recent.touch::<V>(slot);
+        if newer != 0 {
+            let mut by_set = BySet::default();
+            let len = self.recent.tally(newer, line, &mut by_set[..self.sets.len()]);
+            self.distance(id, store, newer.count_ones() as usize, &by_set[..len], counts);
+        }
+        id
+    }
+
+    /// A line that is not in the recent tier, where another makes room for it.
+    #[inline(always)]
+    fn fetch<V: Vector>(&mut self, line: u64, id: Id, store: bool, counts: Option<&mut Counts>) {
         if self.now == Time::MAX {
             self.restart_clock();
         }
-        if self.timeline.is_full() {
-            self.make_room();
-        }
-        self.now += 1;
-        let (state, greatest) = self.lines.both_mut(id);
-        let mut by_set = BySet::default();
-        let len = self.sets.reference::<V>(line, state.last, self.now, &mut by_set);
-        state.last = self.now;
+        let state = *self.lines.get(id);
         if state.place == 0 {
             if let Some(counts) = counts {
                 counts.cold[usize::from(store)] += 1;
             }
         } else {
-            let full = self.timeline.newer(state.place);
+            let mut by_set = BySet::default();
+            let len = self.older::<V>(line, state.last, &mut by_set);
+            let full = self.recent.len() + self.timeline.newer(state.place);
             self.timeline.leave(state.place);
-            let by_set = &by_set[..len];
-            if let Some(counts) = counts {
-                counts.distance(store, full as u64, by_set);
+            self.distance(id, store, full, &by_set[..len], counts);
+        }
+        let (slot, old) = self.recent.slot_for_new::<V>();
+        if let Some((old, old_id)) = old {
+            self.retire::<V>(old, old_id);
+        }
+        self.recent.put::<V>(slot, line, id, self.lines.get(id).last);
+        let state = self.lines.get_mut(id);
+        (state.slot, state.place) = (slot as u8 + 1, 0);
+    }
+
+    /// `d_a` for a = 1, 2, … of a line of the older tier that left the recent one at `last`. Returns how many there are
+    /// before they are all 0.
+    #[inline(always)]
+    fn older<V: Vector>(&self, line: u64, last: Time, by_set: &mut BySet) -> usize {
+        let mut mask = self.recent.unknown_to_sets::<V>(last);
+        let mut in_sets = true;
+        for (index, distance) in by_set[..self.sets.len()].iter_mut().enumerate() {
+            mask = self.recent.matching(mask, line, index);
+            let newer = if in_sets { self.sets.newer::<V>(index, line, last) } else { 0 };
+            in_sets = newer > 0;
+            let sum = newer + mask.count_ones() as usize;
+            if sum == 0 {
+                return index;
             }
-            if state.dirty != 0 {
-                state.greatest = state.greatest.max(full as u32);
-                state.levels = state.levels.max(len as u8);
-                for (m, &d) in greatest.iter_mut().zip(by_set) {
-                    *m = d.max(*m);
-                }
+            *distance = sum.min(usize::from(u8::MAX)) as u8;
+        }
+        self.sets.len()
+    }
+
+    /// A line leaves the recent tier.
+    #[inline(always)]
+    fn retire<V: Vector>(&mut self, line: u64, id: Id) {
+        if self.timeline.is_full() {
+            self.make_room();
+        }
+        self.now += 1;
+        let state = self.lines.get_mut(id);
+        self.sets.reference::<V>(line, state.last, self.now);
+        (state.last, state.slot) = (self.now, 0);
+        state.place = self.timeline.enter(id);
+    }
+
+    /// Counts a distance that is not 0 and keeps it for the line's next write-back.
+    #[inline(always)]
+    fn distance(&mut self, id: Id, store: bool, full: usize, by_set: &[u8], counts: Option<&mut Counts>) {
+        if let Some(counts) = counts {
+            counts.distance(store, full as u64, by_set);
+        }
+        let (state, greatest) = self.lines.both_mut(id);
+        if state.dirty != 0 {
+            state.greatest = state.greatest.max(full as u32);
+            state.levels = state.levels.max(by_set.len() as u8);
+            for (m, &d) in greatest.iter_mut().zip(by_set) {
+                *m = d.max(*m);
             }
         }
-        state.place = self.timeline.enter(id);
     }
 
     #[cold]
@@ -164,7 +231,7 @@ impl Stack {
         state.dirty = bucket.0 + 1;
     }
 
-    /// Gives every line a new time, 1 for the oldest: once in 2^31 references.
+    /// Gives every line of the older tier a new time, 1 for the oldest: once in 2^31 lines that entered it.
     #[cold]
     fn restart_clock(&mut self) {
         self.sets.clear();
@@ -172,19 +239,34 @@ impl Stack {
         for id in self.timeline.oldest_first() {
             self.now += 1;
             self.lines.get_mut(id).last = self.now;
-            self.sets.reference::<Portable>(self.lines.number(id), 0, self.now, &mut BySet::default());
+            self.sets.reference::<Portable>(self.lines.number(id), 0, self.now);
         }
+        for slot in 0..self.recent.len() {
+            self.lines.get_mut(self.recent.id(slot)).last = 0;
+        }
+        self.recent.forget_times();
     }
 
     /// Adds `max(m, depth now)` of a line that was stored.
     fn add_resident(&self, id: Id, part: &mut Resident) {
-        let state = self.lines.get(id);
+        let (state, line) = (self.lines.get(id), self.lines.number(id));
         let mut by_set = BySet::default();
-        let len = self.sets.distances(self.lines.number(id), state.last, &mut by_set).max(usize::from(state.levels));
+        let (full, len) = match state.slot {
+            0 => {
+                let len = self.older::<Portable>(line, state.last, &mut by_set);
+                (self.recent.len() + self.timeline.newer(state.place), len)
+            }
+            slot => {
+                let newer = self.recent.newer::<Portable>(usize::from(slot) - 1);
+                let len = self.recent.tally(newer, line, &mut by_set[..self.sets.len()]);
+                (newer.count_ones() as usize, len)
+            }
+        };
+        let len = len.max(usize::from(state.levels));
         for (d, &m) in by_set[..len].iter_mut().zip(self.lines.greatest(id)) {
             *d = m.max(*d);
         }
-        part.line(u64::from(state.greatest).max(self.timeline.newer(state.place) as u64), &by_set[..len]);
+        part.line(u64::from(state.greatest).max(full as u64), &by_set[..len]);
     }
 }
 

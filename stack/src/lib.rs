@@ -7,17 +7,20 @@
 //!
 //! # How `Stack` works
 //!
-//! A reference to the line on top changes nothing and is counted at once. Any other line is looked up (`lines`), which
-//! gives the time of its last reference and its place in the order of all lines (`timeline`). The timeline answers how
-//! many lines are newer: the distance with one set. For each greater set count, the line's set (`sets`) answers the same
-//! by comparing times; that walk goes from two sets upwards and ends where the line is on top of its set, because it is
-//! then on top of every smaller set too. So a reference costs as much as it has distances other than 0.
+//! A reference to the line on top changes nothing and is counted at once. The LRU stack below it is kept in two tiers,
+//! which one after the other are the stack. The 64 most recent lines stand in slots (`recent`), where bit masks give all
+//! distances of a line; most references end there. All other lines are older. They stand in one `timeline`, which tells
+//! how many of them are newer than a given one, the distance with one set, and, by set, in `sets`, which tell the same
+//! for each greater set count. What is known of each line (`lines`) is found by a dense id. A line that comes from the
+//! older tier pays for two walks over set counts, its own and that of the line it displaces; each ends where the line is
+//! on top of its set, because it is then on top of every smaller set too.
 #![deny(unsafe_code)]
 
 mod counts;
 mod engine;
 mod lines;
 mod plain;
+mod recent;
 mod sets;
 mod simd;
 mod timeline;

@@ -17,9 +17,9 @@ pub(crate) type Id = u32;
 /// Per-line state. All zero: never seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {
-    /// Time of the last reference that moved it to the top; 0: never.
+    /// When it last left the recent tier; 0: never.
     pub(crate) last: Time,
-    /// Place in the timeline; 0: never seen.
+    /// Place in the timeline; 0: not there.
     pub(crate) place: u32,
     /// `m_0`, the greatest d_0 since the last store.
     pub(crate) greatest: u32,
@@ -27,6 +27,8 @@ pub(crate) struct Line {
     pub(crate) dirty: u8,
     /// How many leading entries of the line's row of m_a, a >= 1, may be other than 0 (m_a never grows with a).
     pub(crate) levels: u8,
+    /// 1 + its slot in the recent tier; 0: not there.
+    pub(crate) slot: u8,
 }
 
 /// State of all lines.

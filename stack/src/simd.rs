@@ -1,12 +1,13 @@
-//! The inner operations of [`crate::sets`] for what the processor offers, chosen at run time: AVX-512, AVX2, or plain
+//! The inner operations of [`crate::recent`] and [`crate::sets`] for what the processor offers, chosen at run time: AVX-512, AVX2, or plain
 //! Rust. The only module of this crate with `unsafe`.
 //!
-//! A [`Front`] is always read and written whole, as one vector: a narrow store followed by a wide load of the same
+//! Stamps are always read and written whole, as one vector: a narrow store followed by a wide load of the same
 //! place would have to wait for the store to reach the cache.
 
 #![expect(unsafe_code, reason = "vector instructions")]
 
 use crate::engine::Stack;
+use crate::recent::{RECENT, Stamps, Times};
 use crate::sets::{FRONT, Front, Time};
 use crate::{Bucket, Reference};
 #[cfg(target_arch = "x86_64")]
@@ -59,13 +60,22 @@ impl Instructions {
     }
 }
 
-/// Operations on the stamps of a set.
+/// Operations on stamps.
 pub(crate) trait Vector {
     /// How many stamps of a front are later than `last`.
     fn newer(front: &Front, last: Time) -> usize;
 
     /// Counts the stamps later than `last`, moves them one place down, over the next one, and puts `now` on top.
     fn push(front: &mut Front, last: Time, now: Time) -> usize;
+
+    /// One bit for each stamp greater than `stamp`.
+    fn later(stamps: &Stamps, stamp: u8) -> u64;
+
+    /// As `later` for the stamp in `slot`, which then becomes `stamp`.
+    fn touch(stamps: &mut Stamps, slot: usize, stamp: u8) -> u64;
+
+    /// One bit for each time later than `time`.
+    fn later_times(times: &Times, time: Time) -> u64;
 }
 
 /// Feeds a batch with the chosen instructions.
@@ -112,6 +122,28 @@ impl Vector for Portable {
         front.0[0] = now;
         newer
     }
+
+    #[inline(always)]
+    fn later(stamps: &Stamps, stamp: u8) -> u64 {
+        bits(stamps.0.iter().map(|&other| other > stamp))
+    }
+
+    #[inline(always)]
+    fn touch(stamps: &mut Stamps, slot: usize, stamp: u8) -> u64 {
+        let later = Self::later(stamps, stamps.0[slot]);
+        stamps.0[slot] = stamp;
+        later
+    }
+
+    #[inline(always)]
+    fn later_times(times: &Times, time: Time) -> u64 {
+        bits(times.0.iter().map(|&other| other > time))
+    }
+}
+
+#[inline(always)]
+fn bits(flags: impl Iterator<Item = bool>) -> u64 {
+    flags.enumerate().map(|(slot, flag)| u64::from(flag) << slot).sum()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -141,6 +173,41 @@ impl Vector for Avx512 {
             _mm512_store_si512(front.0.as_mut_ptr().cast(), after);
             later.count_ones() as usize
         }
+    }
+
+    #[inline(always)]
+    fn later(stamps: &Stamps, stamp: u8) -> u64 {
+        // SAFETY: as for `newer`; stamps are 64 bytes, aligned to 64.
+        unsafe {
+            let stamps = _mm512_load_si512(stamps.0.as_ptr().cast());
+            _mm512_cmpgt_epu8_mask(stamps, _mm512_set1_epi8(stamp as i8))
+        }
+    }
+
+    #[inline(always)]
+    fn touch(stamps: &mut Stamps, slot: usize, stamp: u8) -> u64 {
+        let before = stamps.0[slot];
+        // SAFETY: as for `later`.
+        unsafe {
+            let all = _mm512_load_si512(stamps.0.as_ptr().cast());
+            let after = _mm512_mask_mov_epi8(all, 1 << slot, _mm512_set1_epi8(stamp as i8));
+            _mm512_store_si512(stamps.0.as_mut_ptr().cast(), after);
+            _mm512_cmpgt_epu8_mask(all, _mm512_set1_epi8(before as i8))
+        }
+    }
+
+    #[inline(always)]
+    fn later_times(times: &Times, time: Time) -> u64 {
+        let mut later = 0;
+        for part in (0..RECENT).step_by(16) {
+            // SAFETY: as for `newer`; times are 256 bytes, aligned to 64.
+            let bits = unsafe {
+                let times = _mm512_load_si512(times.0.as_ptr().add(part).cast());
+                _mm512_cmpgt_epi32_mask(times, _mm512_set1_epi32(time))
+            };
+            later |= u64::from(bits) << part;
+        }
+        later
     }
 }
 
@@ -181,6 +248,67 @@ impl Vector for Avx2 {
             newer as usize
         }
     }
+
+    #[inline(always)]
+    fn later(stamps: &Stamps, stamp: u8) -> u64 {
+        // SAFETY: as for `newer`; stamps are 64 bytes, aligned to 64.
+        unsafe {
+            let (low, high) =
+                (_mm256_load_si256(stamps.0.as_ptr().cast()), _mm256_load_si256(stamps.0.as_ptr().add(32).cast()));
+            later_bytes(low, stamp) | later_bytes(high, stamp) << 32
+        }
+    }
+
+    #[inline(always)]
+    fn touch(stamps: &mut Stamps, slot: usize, stamp: u8) -> u64 {
+        let later = Self::later(stamps, stamps.0[slot]);
+        let half = slot & 32;
+        // SAFETY: as for `later`; `half` is 0 or 32.
+        unsafe {
+            let place = stamps.0.as_mut_ptr().add(half).cast();
+            let here =
+                _mm256_cmpeq_epi8(_mm256_load_si256(NUMBERS.0.as_ptr().cast()), _mm256_set1_epi8(slot as i8 & 31));
+            let after = _mm256_blendv_epi8(_mm256_load_si256(place), _mm256_set1_epi8(stamp as i8), here);
+            _mm256_store_si256(place, after);
+        }
+        later
+    }
+
+    #[inline(always)]
+    fn later_times(times: &Times, time: Time) -> u64 {
+        let mut bits = 0;
+        for part in (0..RECENT).step_by(16) {
+            // SAFETY: as for `newer`; times are 256 bytes, aligned to 64.
+            unsafe {
+                let low = _mm256_load_si256(times.0.as_ptr().add(part).cast());
+                let high = _mm256_load_si256(times.0.as_ptr().add(part + 8).cast());
+                bits |= u64::from(later(low, high, time)) << part;
+            }
+        }
+        bits
+    }
+}
+
+/// 0, 1, 2, …
+#[cfg(target_arch = "x86_64")]
+static NUMBERS: Stamps = {
+    let mut numbers = [0; RECENT];
+    let mut slot = 0;
+    while slot < RECENT {
+        numbers[slot] = slot as u8;
+        slot += 1;
+    }
+    Stamps(numbers)
+};
+
+/// One bit for each byte greater than `stamp`.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+fn later_bytes(stamps: __m256i, stamp: u8) -> u64 {
+    let not_later =
+        _mm256_cmpeq_epi8(_mm256_max_epu8(stamps, _mm256_set1_epi8(stamp as i8)), _mm256_set1_epi8(stamp as i8));
+    u64::from(!(_mm256_movemask_epi8(not_later) as u32))
 }
 
 /// One bit for each stamp later than `last`.
