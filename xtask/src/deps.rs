@@ -36,6 +36,7 @@ const TEST: &[Package] = &[
     ("cmake", "/usr/bin/cmake"),
     ("dpkg-dev", "/usr/bin/dpkg-source"),
     ("flang-22", "/usr/bin/flang-22"),
+    ("libomp-22-dev", "/usr/lib/llvm-22/lib/libomp.so"),
     ("libtool", "/usr/bin/libtoolize"),
     ("lld-22", "/usr/bin/ld.lld-22"),
     ("llvm-22-tools", "/usr/bin/FileCheck-22"),
