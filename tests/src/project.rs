@@ -46,7 +46,7 @@ pub fn zlib(build: Build) -> Result<PathBuf> {
 /// It does not build.
 pub fn lua(build: Build) -> Result<PathBuf> {
     let sources = debian::source("lua5.4")?;
-    let flags = format!("MYCFLAGS={FLAGS} -D'luai_makeseed()=1u'");
+    let flags = format!("MYCFLAGS={FLAGS} -D'luai_makeseed(L)=1u'");
     let folder = cached::built("lua", build, &flags, |folder| {
         copy(&sources, folder)?;
         make(folder, &["linux", &format!("CC={}", build.cc().display()), &flags])

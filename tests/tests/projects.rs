@@ -96,7 +96,7 @@ fn text_to_compress() -> Vec<u8> {
 fn sqlite_compiled_by_hand() {
     let [native, bf] = both(sqlite);
     let program =
-        Program { native, bf, args: &["60000"], files: &[], leaves: None, at_least: 100_000_000, module: "sqlite3.c" };
+        Program { native, bf, args: &["30000"], files: &[], leaves: None, at_least: 100_000_000, module: "sqlite3.c" };
     program.check();
 }
 
