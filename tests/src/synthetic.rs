@@ -117,7 +117,7 @@ fn skewed() -> Vec<Access> {
     let mut random = SplitMix(2);
     (0..400_000)
         .map(|_| {
-            let span = 4 * KIB << random.next().trailing_zeros().min(10);
+            let span = (4 * KIB) << random.next().trailing_zeros().min(10);
             let address = array(0) + span + random.below(span / 8) * 8;
             Access { store: random.below(4) == 0, ..load(address) }
         })
