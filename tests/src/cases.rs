@@ -1,4 +1,4 @@
-//! Traces with known answers: `cases/*.json`.
+//! Traces with known answers: `cases/*.json`, and traces without that `bf trace` prints in the same form.
 
 use std::path::Path;
 
@@ -11,13 +11,15 @@ use crate::oracle::{Counts, Shape};
 /// One file.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Case {
-    /// Its name.
+    /// Its name, if it has one.
+    #[serde(default)]
     pub name: String,
     /// Number of threads, at most.
     pub threads: u32,
     /// (thread, address, size, kind) in issue order.
     trace: Vec<(u32, u64, u64, Kind)>,
     /// Answers of one cache fed with the references of all threads.
+    #[serde(default)]
     single: Vec<Single>,
 }
 

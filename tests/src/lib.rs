@@ -1,6 +1,7 @@
-//! Ground that end-to-end tests stand on: a staged install tree, and C sources of real programs.
+//! Ground that end-to-end tests stand on: a staged install tree, real programs, and caches simulated one at a time.
 //!
-//! Comes in: the environment of a test run. Goes out: paths. It must never leave anything outside the target directory.
+//! Comes in: the environment of a test run. Goes out: programs that are built, runs of them, and numbers to compare with.
+//! It must never leave anything outside the target directory and the system's folder for temporary files.
 #![forbid(unsafe_code)]
 
 pub mod accuracy;
@@ -16,7 +17,6 @@ pub mod synthetic;
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use anyhow::{Result, ensure};
@@ -41,18 +41,6 @@ pub fn prefix() -> &'static Path {
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     prefix().join("bin").join(name)
-}
-
-/// A command that runs a program of the tree under test, without any `BF_*` variable of the caller's.
-#[must_use]
-pub fn command(name: &str) -> Command {
-    let mut command = Command::new(program(name));
-    for (variable, _) in env::vars_os() {
-        if variable.to_string_lossy().starts_with("BF_") {
-            command.env_remove(variable);
-        }
-    }
-    command
 }
 
 /// The unpacked sources of `package`, one of the crates under this crate's feature `sources`.

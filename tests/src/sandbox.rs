@@ -141,14 +141,6 @@ impl Sandbox {
         command
     }
 
-    /// As [`Sandbox::program`], without address randomisation.
-    #[must_use]
-    pub fn fixed(&self, name: &str) -> Command {
-        let mut command = Command::new("setarch");
-        command.arg("-R").arg(self.file(name)).current_dir(self.path()).env_clear();
-        command
-    }
-
     /// Compiles with `bf-clang`; the arguments name sources and output.
     ///
     /// # Panics

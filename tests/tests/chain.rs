@@ -5,7 +5,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 
 use bf_profile::{EndReason, LineData, Owner, Profile};
-use bf_tests::histograms::all;
+use bf_tests::cases::Case;
+use bf_tests::histograms::{all, counts};
+use bf_tests::oracle::{Shape, simulate};
 use bf_tests::sandbox::{Build, Sandbox, output, read, succeed, text, timeless};
 
 /// Writes to each of 1000 lines of `array` once.
@@ -220,6 +222,45 @@ fn a_replayed_trace_counts_what_the_run_counted() {
     let [run, replayed] = ["run.bfp", "replayed.bfp"].map(|name| read(&sandbox.file(name)).processes.remove(0));
     assert_eq!(run.lines, replayed.lines);
     assert_eq!((run.tags, run.meta.accesses), (replayed.tags, replayed.meta.accesses));
+}
+
+#[test]
+fn a_printed_trace_is_what_simulators_and_replay_count() {
+    let sandbox = Sandbox::new();
+    let source = format!(
+        "{TOUCH}
+        #include <string.h>
+        static unsigned table[1 << 14];
+        int main(void) {{
+            unsigned x = 1;
+            for (int i = 0; i < 20000; i++) {{ x = x * 1664525 + 1013904223; table[x >> 18] += x; }}
+            memcpy(array, (char *)table + 3, 30000);
+            memset(array + 5, 1, 20000);
+            return 0;
+        }}"
+    );
+    sandbox.c(&source, &["-O2"]);
+    let _ = succeed(sandbox.program("a.out").env("BF_PROFILE", "run.bfp").env("BF_TRACE", "trace"));
+    let run = read(&sandbox.file("run.bfp"));
+    let bf = bf_tests::program("bf");
+    for format in ["json", "lackey", "din"] {
+        let _ = succeed(sandbox.command(&bf).args(["trace", "trace", "--to", format, "-o", "printed"]));
+        let _ = sandbox.bf(&["replay", "printed", "-o", "replayed.bfp"]);
+        if format == "din" {
+            // Its ranges are cut at 4 KiB: the pieces of a copy, cut again, stay in order.
+            assert_eq!(all(&read(&sandbox.file("replayed.bfp")), 64).cold, all(&run, 64).cold);
+        } else {
+            assert_eq!(all(&read(&sandbox.file("replayed.bfp")), 64), all(&run, 64), "{format}");
+        }
+        if format == "json" {
+            let printed = Case::read(&sandbox.file("printed")).expect("the form of cases");
+            for (set_bits, ways) in [(0, 40), (5, 4), (7, 2)] {
+                let shape = Shape { line: 64, sets: 1 << set_bits, ways };
+                let simulated = simulate(shape, printed.accesses().map(|(_, access)| access));
+                assert_eq!(counts(all(&run, 64), set_bits, ways), simulated, "{shape:?}");
+            }
+        }
+    }
 }
 
 #[test]
