@@ -99,7 +99,7 @@ fn molecular(r: &mut Recorder) {
                     let other = wrap(x, near % 3) + side * (wrap(y, near / 3 % 3) + side * wrap(z, near / 9));
                     for neighbour in 0..per_cell {
                         r.load(position(other, neighbour));
-                        if random.next() % 6 == 0 {
+                        if random.next().is_multiple_of(6) {
                             r.load(force(other, neighbour));
                             r.store(force(other, neighbour));
                         }
@@ -169,7 +169,7 @@ fn random(r: &mut Recorder, bytes: u64) {
     while !r.full() {
         let address = BASE + random.next() % bytes;
         r.load(address);
-        if address % 4 == 0 {
+        if address.is_multiple_of(4) {
             r.store(address);
         }
     }

@@ -139,7 +139,7 @@ impl<'a> Asker<'a> {
         for (index, shape) in self.shapes.iter().enumerate() {
             let Some(data) = process.lines.iter().find(|data| data.line_bytes == shape.line) else {
                 // A process that recorded nothing at all answers zero; one recorded otherwise cannot be added up.
-                if process.lines.is_empty() {
+                if process.lines.is_empty() && process.meta.accesses == 0 {
                     answer.levels.push(LevelCounts::none());
                     continue;
                 }

@@ -12,8 +12,9 @@ pub struct Options {
     pub profile: Option<Vec<u8>>,
     /// `BF_TRACE`: pattern of the trace's name.
     pub trace: Option<Vec<u8>>,
-    /// `BF_LINE_SIZE`: in place of what the modules ask for. Ascending, none twice; empty if not given.
-    pub line_sizes: Vec<u32>,
+    /// `BF_LINE_SIZE`: in place of what the modules ask for. Ascending, none twice; empty for `none`, with which
+    /// accesses and calls are counted and no stacks kept.
+    pub line_sizes: Option<Vec<u32>>,
     /// `BF_MAX_SET_BITS`.
     pub max_set_bits: Option<u32>,
     /// `BF_MAX_WAYS`.
@@ -55,7 +56,7 @@ impl Options {
         match name {
             "BF_PROFILE" => self.profile = Some(value.into_vec()).filter(|pattern| !pattern.is_empty()),
             "BF_TRACE" => self.trace = Some(value.into_vec()).filter(|pattern| !pattern.is_empty()),
-            "BF_LINE_SIZE" => self.line_sizes = line_sizes(&text)?,
+            "BF_LINE_SIZE" => self.line_sizes = Some(line_sizes(&text)?),
             "BF_MAX_SET_BITS" => self.max_set_bits = Some(number(&text, 0, 24)?),
             "BF_MAX_WAYS" => self.max_ways = Some(number(&text, 1, 255)?),
             "BF_CHECKPOINT" => self.checkpoint = seconds(&text)?,
@@ -91,6 +92,9 @@ fn seconds(text: &str) -> Result<Option<Duration>, String> {
 
 fn line_sizes(text: &str) -> Result<Vec<u32>, String> {
     let mut sizes = Vec::new();
+    if text == "none" {
+        return Ok(sizes);
+    }
     for part in text.split(',') {
         let size = part.trim().parse().map_err(|_| format!("{part:?} is no line size"))?;
         if !Config::is_line_size(size) {
@@ -124,7 +128,7 @@ mod tests {
             ("HOME", "/"),
         ]);
         let want = Options {
-            line_sizes: vec![64, 128],
+            line_sizes: Some(vec![64, 128]),
             max_set_bits: Some(0),
             max_ways: Some(255),
             checkpoint: Some(Duration::from_millis(500)),
@@ -133,6 +137,11 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(options, want);
+    }
+
+    #[test]
+    fn stacks_can_be_left_out() {
+        assert_eq!(read(&[("BF_LINE_SIZE", "none")]).line_sizes, Some(Vec::new()));
     }
 
     #[test]

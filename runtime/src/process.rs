@@ -255,13 +255,9 @@ pub fn begin_child(registry: &mut thread::Registry) {
 pub fn config() -> Config {
     let (options, default) = (options(), Config::default());
     modules::with(|known| {
-        let mut line_sizes = options.line_sizes.clone();
-        if line_sizes.is_empty() {
-            line_sizes = known.line_sizes.iter().copied().filter(|&size| Config::is_line_size(size)).collect();
-        }
-        if line_sizes.is_empty() {
-            line_sizes = default.line_sizes;
-        }
+        let asked = || known.line_sizes.iter().copied().filter(|&size| Config::is_line_size(size)).collect();
+        let asked = || Some(asked()).filter(|sizes: &Vec<u32>| !sizes.is_empty());
+        let line_sizes = options.line_sizes.clone().or_else(asked).unwrap_or(default.line_sizes);
         let mut limits = default.limits;
         if known.max_set_bits > 0 {
             limits.max_set_bits = known.max_set_bits.min(24);
@@ -279,7 +275,7 @@ pub fn config() -> Config {
 pub fn missing(line_sizes: &[u32], max_set_bits: u32, max_ways: u32) -> Option<String> {
     let config = recorder()?.session.config();
     let options = options();
-    let late = |size: &&u32| options.line_sizes.is_empty() && !config.line_sizes.contains(size);
+    let late = |size: &&u32| options.line_sizes.is_none() && !config.line_sizes.contains(size);
     let mut wishes: Vec<_> = line_sizes.iter().filter(late).map(|size| format!("-bf-line-size={size}")).collect();
     if max_set_bits > config.limits.max_set_bits {
         wishes.push(format!("-bf-max-set-bits={max_set_bits}"));
