@@ -100,9 +100,14 @@ fn change(with: impl FnOnce(&mut Calipers)) {
     }
 }
 
-/// Keeps the program's settings as they are until it is dropped: for `fork`.
+/// Keeps the program from changing its settings until it is dropped: for `fork`.
 pub fn hold() -> impl Sized {
-    (lock(&CALIPERS), lock(&MODE), lock(&TAGS))
+    lock(&CALIPERS)
+}
+
+/// Keeps the settings, which are leaves of the lock order, until it is dropped: for `fork`.
+pub fn hold_leaves() -> impl Sized {
+    (lock(&MODE), lock(&TAGS))
 }
 
 /// Counting is on while `bf_start` was called at least as often as `bf_stop`.

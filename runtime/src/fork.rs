@@ -1,7 +1,7 @@
 //! `fork`: the child finds everything at rest, and begins with empty stacks, zero counts and a file of its own.
 
 use crate::quiet::Quiet;
-use crate::{calipers, log, modules, output, process, recording, thread};
+use crate::{calipers, log, modules, output, process, thread};
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
 
@@ -11,8 +11,9 @@ impl<T> Hold for T {}
 
 /// What is held while the process forks; dropped in the order of the fields.
 struct AtRest {
-    _inner: [Box<dyn Hold>; 2],
-    _threads: Vec<MutexGuard<'static, recording::Recording>>,
+    _inner: [Box<dyn Hold>; 3],
+    _threads: Vec<Box<dyn Hold>>,
+    _queue: MutexGuard<'static, ()>,
     registry: MutexGuard<'static, thread::Registry>,
     _outer: [Box<dyn Hold>; 2],
     _quiet: Quiet,
@@ -21,7 +22,7 @@ struct AtRest {
 struct Slot(UnsafeCell<Option<AtRest>>);
 
 // SAFETY:
-// - touched only by the thread that forks, between `prepare` and `parent` or `child`, and glibc runs one fork at a time
+// - touched only by the thread that forks, while it holds every lock
 unsafe impl Sync for Slot {}
 
 static AT_REST: Slot = Slot(UnsafeCell::new(None));
@@ -39,10 +40,12 @@ unsafe extern "C" fn prepare() {
     // What was recorded so far is the parent's alone.
     thread::drain_mine();
     let outer: [Box<dyn Hold>; 2] = [Box::new(output::hold()), Box::new(calipers::hold())];
-    let registry = thread::registry();
-    let threads = registry.live.iter().map(|thread| thread.inner()).collect();
-    let inner: [Box<dyn Hold>; 2] = [Box::new(modules::hold()), Box::new(log::hold())];
-    let at_rest = AtRest { _inner: inner, _threads: threads, registry, _outer: outer, _quiet: quiet };
+    let (queue, registry) = thread::hold_registry();
+    let hold = |thread: &&'static thread::Thread| Box::new(thread.hold()) as Box<dyn Hold>;
+    let threads = registry.live.iter().map(hold).collect();
+    let inner: [Box<dyn Hold>; 3] =
+        [Box::new(modules::hold()), Box::new(calipers::hold_leaves()), Box::new(log::hold())];
+    let at_rest = AtRest { _inner: inner, _threads: threads, _queue: queue, registry, _outer: outer, _quiet: quiet };
     // SAFETY:
     // - see `Slot`
     unsafe { *AT_REST.0.get() = Some(at_rest) };
@@ -58,7 +61,7 @@ unsafe extern "C" fn child() {
     // SAFETY:
     // - see `Slot`
     let Some(at_rest) = (unsafe { (*AT_REST.0.get()).take() }) else { return };
-    let AtRest { _inner, _threads, mut registry, _outer, _quiet } = at_rest;
-    drop((_inner, _threads, _outer));
+    let AtRest { _inner, _threads, _queue, mut registry, _outer, _quiet } = at_rest;
+    drop((_inner, _threads, _queue, _outer));
     process::begin_child(&mut registry);
 }

@@ -20,7 +20,8 @@
 //!
 //! # Locks
 //!
-//! Taken in this order: output, calipers, registry, one or all threads, then the leaves (modules, log, tags, trace). `fork`
+//! Taken in this order: output, calipers, registry, one or all threads, then the leaves (modules, mode, tags, log,
+//! trace). `fork`
 //! takes all of them but the trace's, which nobody holds without a thread's, so the child finds them free.
 #![cfg_attr(test, expect(dead_code, reason = "what C calls has no caller in unit tests"))]
 
@@ -31,6 +32,7 @@ mod checkpoint;
 mod decode;
 mod env;
 mod exec;
+mod fair;
 mod fork;
 mod level;
 mod log;

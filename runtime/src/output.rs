@@ -59,15 +59,19 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         EndReason::Checkpoint | EndReason::Exec => Extent::Complete,
         _ => Extent::Everything,
     };
-    if let Some(recorder) = process::recorder() {
-        let registry = thread::registry();
+    if let Some(recorder) = process::recorder()
+        && let Some(registry) = thread::registry_for_a_while()
+    {
         calls.clone_from(&registry.calls);
         threads = registry.used;
+        // Held until the stacks were read, so that they all stand at the same moment.
+        let mut held = Vec::with_capacity(registry.live.len());
         for thread in &registry.live {
-            let mut inner = thread.inner();
+            let Some(mut inner) = thread.inner_for_a_while() else { continue };
             inner.drain(recorder, extent);
             add_calls(&mut calls, inner.accumulator().calls());
             threads += u32::from(inner.accumulator().used());
+            held.push(inner);
         }
         snapshot = recorder.session().snapshot(PATIENCE);
     } else {

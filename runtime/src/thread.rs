@@ -1,8 +1,9 @@
 //! Threads of the program: how they come, flush, and end.
 
 use crate::buffer::Buffer;
+use crate::fair::Fair;
 use crate::level::Frame;
-use crate::process::{self, Recorder, lock};
+use crate::process::{self, Recorder};
 use crate::quiet::Quiet;
 use crate::recording::{Extent, Recording};
 use crate::stack::{self, Stack};
@@ -13,11 +14,11 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{MutexGuard, OnceLock};
 
 /// One thread of the program; kept for another when it ended.
 pub struct Thread {
-    inner: Mutex<Recording>,
+    inner: Fair<Recording>,
     /// Where its flushes run.
     stack: Stack,
     /// The alternate signal stack it has from us if it brought none.
@@ -27,7 +28,7 @@ pub struct Thread {
 impl Thread {
     fn new() -> &'static Self {
         Box::leak(Box::new(Self {
-            inner: Mutex::new(Recording::new()),
+            inner: Fair::new(Recording::new()),
             stack: Stack::new(),
             signal_stack: Stack::new(),
         }))
@@ -42,7 +43,17 @@ impl Thread {
 
     /// What others may look at while the thread does not flush.
     pub fn inner(&self) -> MutexGuard<'_, Recording> {
-        lock(&self.inner)
+        self.inner.lock()
+    }
+
+    /// The same for `fork`.
+    pub fn hold(&self) -> impl Sized + '_ {
+        self.inner.hold()
+    }
+
+    /// The same, unless that takes too long.
+    pub fn inner_for_a_while(&self) -> Option<MutexGuard<'_, Recording>> {
+        self.inner.lock_for()
     }
 }
 
@@ -57,12 +68,22 @@ pub struct Registry {
     pub used: u32,
 }
 
-static REGISTRY: Mutex<Registry> =
-    Mutex::new(Registry { live: Vec::new(), idle: Vec::new(), calls: Vec::new(), used: 0 });
+static REGISTRY: Fair<Registry> =
+    Fair::new(Registry { live: Vec::new(), idle: Vec::new(), calls: Vec::new(), used: 0 });
+
+/// The threads, unless that takes too long.
+pub fn registry_for_a_while() -> Option<MutexGuard<'static, Registry>> {
+    REGISTRY.lock_for()
+}
+
+/// The threads, for `fork`: the guard of what queues for them, and their own.
+pub fn hold_registry() -> (MutexGuard<'static, ()>, MutexGuard<'static, Registry>) {
+    REGISTRY.hold()
+}
 
 /// The threads.
 pub fn registry() -> MutexGuard<'static, Registry> {
-    lock(&REGISTRY)
+    REGISTRY.lock()
 }
 
 impl Registry {
