@@ -28,7 +28,7 @@ fn compile(name: &str, to: &Path, options: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The compiled programs: `lives` and `library.so`.
+/// The compiled programs: `lives`, `chaos` and `library.so`.
 pub fn programs() -> &'static Path {
     static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| {
@@ -38,6 +38,7 @@ pub fn programs() -> &'static Path {
         let library = [search.as_str(), runpath.as_str(), "-lbf_rt", "-lm"];
         let shared = [&["-shared", "-fPIC", "-Wl,--no-as-needed"], &library[..]].concat();
         compile("lives.c", &directory.path().join("lives"), &[&["-Wl,--no-as-needed"], &library[..]].concat());
+        compile("chaos.c", &directory.path().join("chaos"), &[&["-Wl,--no-as-needed"], &library[..]].concat());
         compile("library.c", &directory.path().join("library.so"), &shared);
         directory
     });
