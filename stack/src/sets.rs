@@ -9,73 +9,53 @@
 //! A line that comes back into the recent tier leaves its stamp here until it moves to the top again. The recent tier
 //! knows the times, so that nothing is counted twice.
 //!
-//! A set remembers its newest `FRONT + back` lines. A line that falls off the end stays behind so many newer ones until
-//! it comes back, so it need not be remembered: its distance is "max_ways or more".
-//!
-//! The newest 16 stamps stand in order in one cache line, where most hits end; older ones stand in a ring, so that a
-//! line from far away pushes all others down without moving them.
+//! A set remembers its newest `max_ways` lines, rounded up to whole cache lines of stamps. A line that falls off the end
+//! stays behind so many newer ones until it comes back, so it need not be remembered: its distance is "max_ways or more".
 
 use crate::simd::Vector;
 
-/// Stamps kept in order at the front of each set: one cache line.
-pub(crate) const FRONT: usize = 16;
+/// Stamps in a cache line.
+pub(crate) const PART: usize = 16;
 
-/// The newest stamps of a set, newest first; unused ones are 0.
+/// Some stamps of a set, newest first; unused ones are 0.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct Front(pub(crate) [Time; FRONT]);
+pub(crate) struct Part(pub(crate) [Time; PART]);
 
 /// When a line left the recent tier; 0 is before all of them.
 pub(crate) type Time = i32;
 
-#[derive(Clone, Debug)]
-struct Level {
-    fronts: Vec<Front>,
-    /// `back` places a set; unused ones are 0.
-    backs: Vec<Time>,
-    rings: Vec<Ring>,
-}
-
-/// Where in its `back` places a set's ring begins, and how many are used.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ring {
-    head: u8,
-    len: u8,
-}
-
 /// All sets of all set counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Sets {
-    /// Index 0 is two sets.
-    levels: Vec<Level>,
-    back: usize,
+    /// Index 0 is two sets; each set has `parts` neighbouring parts, the newest stamps first.
+    levels: Vec<Vec<Part>>,
+    parts: usize,
 }
 
 impl Sets {
     pub(crate) fn new(set_bits: u32, ways: u32) -> Self {
-        let back = (ways as usize).saturating_sub(FRONT);
-        let level = |a| Level {
-            fronts: vec![Front([0; FRONT]); 1usize << a],
-            backs: vec![0; back << a],
-            rings: vec![Ring::default(); 1usize << a],
-        };
-        Self { levels: (1..=set_bits).map(level).collect(), back }
+        let parts = (ways as usize).div_ceil(PART);
+        Self { levels: (1..=set_bits).map(|a| vec![Part([0; PART]); parts << a]).collect(), parts }
     }
 
     /// The line, last here at `last` (0: never), is here again at `now`: moves it to the top of its sets.
     #[inline(always)]
     pub(crate) fn reference<V: Vector>(&mut self, line: u64, last: Time, now: Time) {
         for (index, level) in self.levels.iter_mut().enumerate() {
-            let set = line as usize & ((2 << index) - 1);
-            let front = &mut level.fronts[set];
+            let first = set(index, line) * self.parts;
+            let set = &mut level[first..first + self.parts];
             // On top already; a new line never is, not even of an empty set.
-            if front.0[0] <= last && last != 0 {
+            if set[0].0[0] <= last && last != 0 {
                 return;
             }
-            let overflow = front.0[FRONT - 1];
-            if V::push(front, last, now) == FRONT && self.back > 0 {
-                let places = &mut level.backs[set * self.back..(set + 1) * self.back];
-                level.rings[set].reference(places, last, overflow);
+            let mut top = now;
+            for part in set {
+                let overflow = part.0[PART - 1];
+                if V::push(part, last, top) < PART {
+                    break;
+                }
+                top = overflow;
             }
         }
     }
@@ -83,14 +63,16 @@ impl Sets {
     /// How many stamps are later than `last` in the line's set with 2^(index + 1) sets; as far as is remembered.
     #[inline(always)]
     pub(crate) fn newer<V: Vector>(&self, index: usize, line: u64, last: Time) -> usize {
-        let level = &self.levels[index];
-        let set = line as usize & ((2 << index) - 1);
-        match V::newer(&level.fronts[set], last) {
-            FRONT if self.back > 0 => {
-                FRONT + level.rings[set].newer(&level.backs[set * self.back..(set + 1) * self.back], last)
+        let first = set(index, line) * self.parts;
+        let mut sum = 0;
+        for part in &self.levels[index][first..first + self.parts] {
+            let newer = V::newer(part, last);
+            sum += newer;
+            if newer < PART {
+                break;
             }
-            newer => newer,
         }
+        sum
     }
 
     /// Number of set counts.
@@ -100,51 +82,11 @@ impl Sets {
 
     /// Forgets all lines.
     pub(crate) fn clear(&mut self) {
-        for level in &mut self.levels {
-            level.fronts.fill(Front([0; FRONT]));
-            level.backs.fill(0);
-            level.rings.fill(Ring::default());
-        }
+        self.levels.iter_mut().for_each(|level| level.fill(Part([0; PART])));
     }
 }
 
-impl Ring {
-    /// How many stamps are later than `last`.
-    #[inline(always)]
-    fn newer(self, places: &[Time], last: Time) -> usize {
-        // In a full ring the oldest stands just before the newest.
-        if usize::from(self.len) == places.len() && places[self.before(places.len())] > last {
-            return places.len();
-        }
-        places.iter().map(|&stamp| i32::from(stamp > last)).sum::<i32>() as usize
-    }
-
-    /// The place before the head.
-    #[inline(always)]
-    fn before(self, places: usize) -> usize {
-        if self.head == 0 { places - 1 } else { usize::from(self.head) - 1 }
-    }
-
-    /// Takes the stamp that fell off the front, in place of the line that was here at `last`, else in place of the
-    /// oldest.
-    #[inline(always)]
-    fn reference(&mut self, places: &mut [Time], last: Time, overflow: Time) {
-        let (head, len, newer) = (usize::from(self.head), usize::from(self.len), self.newer(places, last));
-        if newer < len {
-            let mut carried = overflow;
-            let wrapped = (head + newer + 1).saturating_sub(places.len());
-            let end = head + newer + 1 - wrapped;
-            for place in &mut places[head..end] {
-                std::mem::swap(place, &mut carried);
-            }
-            for place in &mut places[..wrapped] {
-                std::mem::swap(place, &mut carried);
-            }
-        } else {
-            let before = self.before(places.len());
-            places[before] = overflow;
-            self.head = before as u8;
-            self.len = (len + 1).min(places.len()) as u8;
-        }
-    }
+#[inline(always)]
+fn set(index: usize, line: u64) -> usize {
+    line as usize & ((2 << index) - 1)
 }

@@ -8,7 +8,7 @@
 
 use crate::engine::Stack;
 use crate::recent::{RECENT, Stamps, Times};
-use crate::sets::{FRONT, Front, Time};
+use crate::sets::{PART, Part, Time};
 use crate::{Bucket, Reference};
 #[cfg(target_arch = "x86_64")]
 use core::arch::x86_64::*;
@@ -62,11 +62,11 @@ impl Instructions {
 
 /// Operations on stamps.
 pub(crate) trait Vector {
-    /// How many stamps of a front are later than `last`.
-    fn newer(front: &Front, last: Time) -> usize;
+    /// How many stamps of a part are later than `last`.
+    fn newer(part: &Part, last: Time) -> usize;
 
     /// Counts the stamps later than `last`, moves them one place down, over the next one, and puts `now` on top.
-    fn push(front: &mut Front, last: Time, now: Time) -> usize;
+    fn push(part: &mut Part, last: Time, now: Time) -> usize;
 
     /// One bit for each stamp greater than `stamp`.
     fn later(stamps: &Stamps, stamp: u8) -> u64;
@@ -108,18 +108,18 @@ pub(crate) struct Portable;
 
 impl Vector for Portable {
     #[inline(always)]
-    fn newer(front: &Front, last: Time) -> usize {
-        front.0.iter().map(|&stamp| i32::from(stamp > last)).sum::<i32>() as usize
+    fn newer(part: &Part, last: Time) -> usize {
+        part.0.iter().map(|&stamp| i32::from(stamp > last)).sum::<i32>() as usize
     }
 
     #[inline(always)]
-    fn push(front: &mut Front, last: Time, now: Time) -> usize {
-        let newer = Self::newer(front, last);
-        let old = front.0;
-        for place in 1..FRONT {
-            front.0[place] = if place <= newer { old[place - 1] } else { old[place] };
+    fn push(part: &mut Part, last: Time, now: Time) -> usize {
+        let newer = Self::newer(part, last);
+        let old = part.0;
+        for place in 1..PART {
+            part.0[place] = if place <= newer { old[place - 1] } else { old[place] };
         }
-        front.0[0] = now;
+        part.0[0] = now;
         newer
     }
 
@@ -152,25 +152,25 @@ struct Avx512;
 #[cfg(target_arch = "x86_64")]
 impl Vector for Avx512 {
     #[inline(always)]
-    fn newer(front: &Front, last: Time) -> usize {
+    fn newer(part: &Part, last: Time) -> usize {
         // SAFETY:
         // - only reached from `feed_avx512`, so the instructions are there;
-        // - a front is 64 bytes, aligned to 64.
+        // - a part is 64 bytes, aligned to 64.
         unsafe {
-            let stamps = _mm512_load_si512(front.0.as_ptr().cast());
+            let stamps = _mm512_load_si512(part.0.as_ptr().cast());
             _mm512_cmpgt_epi32_mask(stamps, _mm512_set1_epi32(last)).count_ones() as usize
         }
     }
 
     #[inline(always)]
-    fn push(front: &mut Front, last: Time, now: Time) -> usize {
+    fn push(part: &mut Part, last: Time, now: Time) -> usize {
         // SAFETY: as for `newer`.
         unsafe {
-            let stamps = _mm512_load_si512(front.0.as_ptr().cast());
+            let stamps = _mm512_load_si512(part.0.as_ptr().cast());
             let later = _mm512_cmpgt_epi32_mask(stamps, _mm512_set1_epi32(last));
             let moved = _mm512_alignr_epi32::<15>(stamps, _mm512_set1_epi32(now));
             let after = _mm512_mask_blend_epi32(later << 1 | 1, stamps, moved);
-            _mm512_store_si512(front.0.as_mut_ptr().cast(), after);
+            _mm512_store_si512(part.0.as_mut_ptr().cast(), after);
             later.count_ones() as usize
         }
     }
@@ -217,23 +217,23 @@ struct Avx2;
 #[cfg(target_arch = "x86_64")]
 impl Vector for Avx2 {
     #[inline(always)]
-    fn newer(front: &Front, last: Time) -> usize {
+    fn newer(part: &Part, last: Time) -> usize {
         // SAFETY:
         // - only reached from `feed_avx2`, so the instructions are there;
-        // - a front is 64 bytes, aligned to 64.
+        // - a part is 64 bytes, aligned to 64.
         unsafe {
             let (low, high) =
-                (_mm256_load_si256(front.0.as_ptr().cast()), _mm256_load_si256(front.0.as_ptr().add(8).cast()));
+                (_mm256_load_si256(part.0.as_ptr().cast()), _mm256_load_si256(part.0.as_ptr().add(8).cast()));
             later(low, high, last).count_ones() as usize
         }
     }
 
     #[inline(always)]
-    fn push(front: &mut Front, last: Time, now: Time) -> usize {
+    fn push(part: &mut Part, last: Time, now: Time) -> usize {
         // SAFETY: as for `newer`.
         unsafe {
             let (low, high) =
-                (_mm256_load_si256(front.0.as_ptr().cast()), _mm256_load_si256(front.0.as_ptr().add(8).cast()));
+                (_mm256_load_si256(part.0.as_ptr().cast()), _mm256_load_si256(part.0.as_ptr().add(8).cast()));
             let newer = later(low, high, last).count_ones() as i32;
             let down = _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6);
             let (low_down, high_down) =
@@ -243,8 +243,8 @@ impl Vector for Avx2 {
             let places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
             let keep_low = _mm256_cmpgt_epi32(places, _mm256_set1_epi32(newer));
             let keep_high = _mm256_cmpgt_epi32(places, _mm256_set1_epi32(newer - 8));
-            _mm256_store_si256(front.0.as_mut_ptr().cast(), _mm256_blendv_epi8(first_low, low, keep_low));
-            _mm256_store_si256(front.0.as_mut_ptr().add(8).cast(), _mm256_blendv_epi8(first_high, high, keep_high));
+            _mm256_store_si256(part.0.as_mut_ptr().cast(), _mm256_blendv_epi8(first_low, low, keep_low));
+            _mm256_store_si256(part.0.as_mut_ptr().add(8).cast(), _mm256_blendv_epi8(first_high, high, keep_high));
             newer as usize
         }
     }
