@@ -1,5 +1,6 @@
 //! A folder of its own for a test, and the programs that are compiled and run there.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -44,10 +45,12 @@ impl Build {
     }
 }
 
-/// A command without any `BF_*` variable of the caller's.
+/// A command without any `BF_*` variable of the caller's, and without the library path that cargo sets: it leads to
+/// another build of the runtime.
 #[must_use]
-pub fn command(program: impl AsRef<Path>) -> Command {
-    let mut command = Command::new(program.as_ref());
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("LD_LIBRARY_PATH");
     for (variable, _) in std::env::vars_os() {
         if variable.to_string_lossy().starts_with("BF_") {
             command.env_remove(variable);

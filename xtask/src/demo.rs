@@ -66,7 +66,7 @@ fn step(prefix: &Path, dir: &Path, line: &str) -> Result<()> {
     let mut words = line.split_whitespace();
     let mut command = Command::new(prefix.join("bin").join(words.next().unwrap_or_default()));
     command.args(words).current_dir(dir);
-    for variable in ["BF_OPTS", "BF_PROFILE", "BF_TRACE"] {
+    for variable in ["BF_OPTS", "BF_PROFILE", "BF_TRACE", "LD_LIBRARY_PATH"] {
         command.env_remove(variable);
     }
     workspace::run(&mut command)

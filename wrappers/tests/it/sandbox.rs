@@ -46,10 +46,7 @@ impl Sandbox {
 
     /// A command that runs here, without the caller's `BF_*` variables and with English messages.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BF_")) {
-            command.env_remove(name);
-        }
+        let mut command = bf_tests::sandbox::command(program);
         command.current_dir(self.dir.path()).env("LC_ALL", "C").stdin(Stdio::null());
         command
     }
