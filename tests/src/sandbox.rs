@@ -129,7 +129,7 @@ impl Sandbox {
 
     /// A command that runs here, without any `BF_*` variable.
     #[must_use]
-    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = command(program);
         command.current_dir(self.path());
         command
