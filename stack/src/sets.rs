@@ -18,9 +18,7 @@ use crate::simd::Vector;
 pub(crate) const PART: usize = 16;
 
 /// Some stamps of a set, newest first; unused ones are 0.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-pub(crate) struct Part(pub(crate) [Time; PART]);
+pub(crate) type Part = [Time; PART];
 
 /// When a line left the recent tier; 0 is before all of them.
 pub(crate) type Time = i32;
@@ -28,30 +26,75 @@ pub(crate) type Time = i32;
 /// All sets of all set counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Sets {
-    /// Index 0 is two sets; each set has `parts` neighbouring parts, the newest stamps first.
-    levels: Vec<Vec<Part>>,
+    /// Index 0 is two sets.
+    levels: Vec<Level>,
+}
+
+/// The sets of one set count: `parts` neighbouring parts each, the newest stamps first.
+#[derive(Debug)]
+struct Level {
+    /// Zero pages of the system until they are used: most set counts have far more sets than a program touches.
+    stamps: Vec<Time>,
+    /// Where in `stamps` the first cache line begins.
+    first: usize,
     parts: usize,
+}
+
+impl Level {
+    fn new(sets: usize, parts: usize) -> Self {
+        let stamps = vec![0; (sets * parts + 1) * PART];
+        let line = size_of::<Part>();
+        let first = (line - stamps.as_ptr().addr() % line) % line / size_of::<Time>();
+        Self { stamps, first, parts }
+    }
+
+    #[inline(always)]
+    fn at(&self, set: usize) -> std::ops::Range<usize> {
+        let first = self.first + set * self.parts * PART;
+        first..first + self.parts * PART
+    }
+
+    #[inline(always)]
+    fn set(&self, set: usize) -> &[Part] {
+        self.stamps[self.at(set)].as_chunks().0
+    }
+
+    #[inline(always)]
+    fn set_mut(&mut self, set: usize) -> &mut [Part] {
+        let at = self.at(set);
+        self.stamps[at].as_chunks_mut().0
+    }
+}
+
+impl Clone for Level {
+    /// The copy lies elsewhere, so its cache lines may begin elsewhere.
+    fn clone(&self) -> Self {
+        let sets = (self.stamps.len() / PART - 1) / self.parts;
+        let mut copy = Self::new(sets, self.parts);
+        let end = sets * self.parts * PART;
+        copy.stamps[copy.first..][..end].copy_from_slice(&self.stamps[self.first..][..end]);
+        copy
+    }
 }
 
 impl Sets {
     pub(crate) fn new(set_bits: u32, ways: u32) -> Self {
         let parts = (ways as usize).div_ceil(PART);
-        Self { levels: (1..=set_bits).map(|a| vec![Part([0; PART]); parts << a]).collect(), parts }
+        Self { levels: (1..=set_bits).map(|a| Level::new(1 << a, parts)).collect() }
     }
 
     /// The line, last here at `last` (0: never), is here again at `now`: moves it to the top of its sets.
     #[inline(always)]
     pub(crate) fn reference<V: Vector>(&mut self, line: u64, last: Time, now: Time) {
         for (index, level) in self.levels.iter_mut().enumerate() {
-            let first = set(index, line) * self.parts;
-            let set = &mut level[first..first + self.parts];
+            let set = level.set_mut(set(index, line));
             // On top already; a new line never is, not even of an empty set.
-            if set[0].0[0] <= last && last != 0 {
+            if set[0][0] <= last && last != 0 {
                 return;
             }
             let mut top = now;
             for part in set {
-                let overflow = part.0[PART - 1];
+                let overflow = part[PART - 1];
                 if V::push(part, last, top) < PART {
                     break;
                 }
@@ -63,9 +106,8 @@ impl Sets {
     /// How many stamps are later than `last` in the line's set with 2^(index + 1) sets; as far as is remembered.
     #[inline(always)]
     pub(crate) fn newer<V: Vector>(&self, index: usize, line: u64, last: Time) -> usize {
-        let first = set(index, line) * self.parts;
         let mut sum = 0;
-        for part in &self.levels[index][first..first + self.parts] {
+        for part in self.levels[index].set(set(index, line)) {
             let newer = V::newer(part, last);
             sum += newer;
             if newer < PART {
@@ -82,7 +124,7 @@ impl Sets {
 
     /// Forgets all lines.
     pub(crate) fn clear(&mut self) {
-        self.levels.iter_mut().for_each(|level| level.fill(Part([0; PART])));
+        self.levels.iter_mut().for_each(|level| level.stamps.fill(0));
     }
 }
 

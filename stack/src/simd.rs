@@ -109,17 +109,17 @@ pub(crate) struct Portable;
 impl Vector for Portable {
     #[inline(always)]
     fn newer(part: &Part, last: Time) -> usize {
-        part.0.iter().map(|&stamp| i32::from(stamp > last)).sum::<i32>() as usize
+        part.iter().map(|&stamp| i32::from(stamp > last)).sum::<i32>() as usize
     }
 
     #[inline(always)]
     fn push(part: &mut Part, last: Time, now: Time) -> usize {
         let newer = Self::newer(part, last);
-        let old = part.0;
+        let old = *part;
         for place in 1..PART {
-            part.0[place] = if place <= newer { old[place - 1] } else { old[place] };
+            part[place] = if place <= newer { old[place - 1] } else { old[place] };
         }
-        part.0[0] = now;
+        part[0] = now;
         newer
     }
 
@@ -155,9 +155,9 @@ impl Vector for Avx512 {
     fn newer(part: &Part, last: Time) -> usize {
         // SAFETY:
         // - only reached from `feed_avx512`, so the instructions are there;
-        // - a part is 64 bytes, aligned to 64.
+        // - a part is 64 bytes.
         unsafe {
-            let stamps = _mm512_load_si512(part.0.as_ptr().cast());
+            let stamps = _mm512_loadu_si512(part.as_ptr().cast());
             _mm512_cmpgt_epi32_mask(stamps, _mm512_set1_epi32(last)).count_ones() as usize
         }
     }
@@ -166,11 +166,11 @@ impl Vector for Avx512 {
     fn push(part: &mut Part, last: Time, now: Time) -> usize {
         // SAFETY: as for `newer`.
         unsafe {
-            let stamps = _mm512_load_si512(part.0.as_ptr().cast());
+            let stamps = _mm512_loadu_si512(part.as_ptr().cast());
             let later = _mm512_cmpgt_epi32_mask(stamps, _mm512_set1_epi32(last));
             let moved = _mm512_alignr_epi32::<15>(stamps, _mm512_set1_epi32(now));
             let after = _mm512_mask_blend_epi32(later << 1 | 1, stamps, moved);
-            _mm512_store_si512(part.0.as_mut_ptr().cast(), after);
+            _mm512_storeu_si512(part.as_mut_ptr().cast(), after);
             later.count_ones() as usize
         }
     }
@@ -220,10 +220,10 @@ impl Vector for Avx2 {
     fn newer(part: &Part, last: Time) -> usize {
         // SAFETY:
         // - only reached from `feed_avx2`, so the instructions are there;
-        // - a part is 64 bytes, aligned to 64.
+        // - a part is 64 bytes.
         unsafe {
             let (low, high) =
-                (_mm256_load_si256(part.0.as_ptr().cast()), _mm256_load_si256(part.0.as_ptr().add(8).cast()));
+                (_mm256_loadu_si256(part.as_ptr().cast()), _mm256_loadu_si256(part.as_ptr().add(8).cast()));
             later(low, high, last).count_ones() as usize
         }
     }
@@ -233,7 +233,7 @@ impl Vector for Avx2 {
         // SAFETY: as for `newer`.
         unsafe {
             let (low, high) =
-                (_mm256_load_si256(part.0.as_ptr().cast()), _mm256_load_si256(part.0.as_ptr().add(8).cast()));
+                (_mm256_loadu_si256(part.as_ptr().cast()), _mm256_loadu_si256(part.as_ptr().add(8).cast()));
             let newer = later(low, high, last).count_ones() as i32;
             let down = _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6);
             let (low_down, high_down) =
@@ -243,8 +243,8 @@ impl Vector for Avx2 {
             let places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
             let keep_low = _mm256_cmpgt_epi32(places, _mm256_set1_epi32(newer));
             let keep_high = _mm256_cmpgt_epi32(places, _mm256_set1_epi32(newer - 8));
-            _mm256_store_si256(part.0.as_mut_ptr().cast(), _mm256_blendv_epi8(first_low, low, keep_low));
-            _mm256_store_si256(part.0.as_mut_ptr().add(8).cast(), _mm256_blendv_epi8(first_high, high, keep_high));
+            _mm256_storeu_si256(part.as_mut_ptr().cast(), _mm256_blendv_epi8(first_low, low, keep_low));
+            _mm256_storeu_si256(part.as_mut_ptr().add(8).cast(), _mm256_blendv_epi8(first_high, high, keep_high));
             newer as usize
         }
     }
