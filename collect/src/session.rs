@@ -9,7 +9,7 @@ use bf_profile::{LineData, Owner, StackData};
 use bf_stack::{Bucket, Engine, Limits, Reference, Stack};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a session keeps.
@@ -68,6 +68,7 @@ pub struct Session {
     /// Absent while there is only one slot, which is then the same.
     global: Mutex<Option<Stacks>>,
     accesses: AtomicU64,
+    closed: AtomicBool,
 }
 
 impl Session {
@@ -80,7 +81,24 @@ impl Session {
             free: Mutex::default(),
             global: Mutex::new(None),
             accesses: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
         }
+    }
+
+    /// For when a thread will never let go of what it holds: whoever waits gives up, and feeding and slots do nothing.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Takes a lock, unless the session was closed.
+    fn wait<G>(&self, take: impl Fn(Duration) -> Option<G>) -> Option<G> {
+        const LOOK: Duration = Duration::from_millis(100);
+        while !self.closed.load(Ordering::Acquire) {
+            if let Some(guard) = take(LOOK) {
+                return Some(guard);
+            }
+        }
+        None
     }
 
     /// What it keeps.
@@ -92,15 +110,17 @@ impl Session {
     /// A place for a new thread: that of a thread that ended if there is one, with its contents, else a new one.
     /// Slot 0 is the first. Once there are two the global stacks exist and have slot 0's contents and counts.
     pub fn take_slot(&self) -> u32 {
-        if let Some(slot) = self.free.lock().pop() {
+        if let Some(slot) = self.wait(|time| self.free.try_lock_for(time)).and_then(|mut free| free.pop()) {
             return slot;
         }
-        self.add_slot(&mut self.slots.write())
+        self.wait(|time| self.slots.try_write_for(time)).map_or(0, |mut slots| self.add_slot(&mut slots))
     }
 
     /// The thread on this slot ended.
     pub fn release_slot(&self, slot: u32) {
-        self.free.lock().push(slot);
+        if let Some(mut free) = self.wait(|time| self.free.try_lock_for(time)) {
+            free.push(slot);
+        }
     }
 
     /// Makes sure that slots 0 ..= slot exist, for traces that number their threads.
@@ -112,9 +132,11 @@ impl Session {
     }
 
     fn add_slot(&self, slots: &mut Vec<Arc<Mutex<Stacks>>>) -> u32 {
-        if let [only] = slots.as_slice() {
-            let only = only.lock();
-            *self.global.lock() = Some(only.clone());
+        if let [only] = slots.as_slice()
+            && let Some(only) = self.wait(|time| only.try_lock_for(time))
+            && let Some(mut global) = self.wait(|time| self.global.try_lock_for(time))
+        {
+            *global = Some(only.clone());
         }
         slots.push(Arc::new(Mutex::new(Stacks::new(&self.config))));
         slots.len() as u32 - 1
@@ -125,10 +147,13 @@ impl Session {
     /// # Panics
     /// If there is no such slot.
     pub fn feed(&self, slot: u32, batch: &Batch, bucket: Bucket) {
-        let stacks = Arc::clone(&self.slots.read()[slot as usize]);
-        let mut stacks = stacks.lock();
+        let Some(slots) = self.wait(|time| self.slots.try_read_for(time)) else { return };
+        let stacks = Arc::clone(&slots[slot as usize]);
+        drop(slots);
+        let Some(mut stacks) = self.wait(|time| stacks.try_lock_for(time)) else { return };
         stacks.feed(batch, bucket, &self.config);
-        if let Some(global) = self.global.lock().as_mut() {
+        let Some(mut global) = self.wait(|time| self.global.try_lock_for(time)) else { return };
+        if let Some(global) = global.as_mut() {
             global.feed(batch, bucket, &self.config);
         }
         if bucket != Bucket::UNCOUNTED {

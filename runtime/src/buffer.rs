@@ -1,10 +1,20 @@
 //! Buffers: zeroed words that a thread fills.
 
+use crate::memory;
 use bf_abi::MAX_SEGMENT_WORDS;
 use std::ptr;
+use std::sync::atomic::AtomicU64;
 
 /// Words of a buffer: 64 KiB, which the caches hold beside the program's own data.
 const WORDS: usize = 8192;
+
+/// A buffer that nobody reads, for when nothing is recorded, and its limit. All threads write to the same. It needs no
+/// memory that might not be there.
+pub fn scratch() -> (*mut u64, *mut u64) {
+    static WHERE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+    let start = WHERE.as_ptr().cast_mut().cast::<u64>();
+    (start, start.wrapping_add(WORDS))
+}
 
 /// One mapped buffer.
 pub struct Buffer {
@@ -22,7 +32,11 @@ impl Buffer {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(ptr::null_mut(), WORDS * 8, protection, flags, -1, 0)
         };
-        assert!(start != libc::MAP_FAILED, "no memory for a recording buffer");
+        if start == libc::MAP_FAILED {
+            memory::exhausted();
+            // Only where no entry of the runtime stands around this.
+            return Self { start: scratch().0, dirty: 0 };
+        }
         Self { start: start.cast(), dirty: 0 }
     }
 

@@ -3,7 +3,7 @@
 use crate::process::lock;
 use crate::quiet::Quiet;
 use crate::sink::Mode;
-use crate::{log, process, thread};
+use crate::{log, memory, process, thread};
 use bf_collect::Bucket;
 use std::ffi::{CStr, c_char};
 use std::sync::Mutex;
@@ -84,6 +84,10 @@ static MODE: Mutex<Mode> = Mutex::new(Mode::Feed(Bucket::FIRST));
 
 fn change(with: impl FnOnce(&mut Calipers)) {
     let _quiet = Quiet::enter();
+    memory::run(|| change_here(with));
+}
+
+fn change_here(with: impl FnOnce(&mut Calipers)) {
     process::init();
     if process::off() {
         return;

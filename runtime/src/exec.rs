@@ -5,8 +5,8 @@
 //!
 //! The variadic ones stand in `shim.c`. rustc exports only Rust symbols from a shared library, hence the jumps.
 
-use crate::process;
 use crate::quiet::Quiet;
+use crate::{memory, process};
 use bf_profile::EndReason;
 use std::ffi::{CStr, c_char, c_int};
 
@@ -19,7 +19,7 @@ unsafe extern "C" {
 /// Writes the profile, if this process has one.
 fn write(reason: &EndReason) {
     let _quiet = Quiet::enter();
-    process::end(reason);
+    memory::run(|| process::end(reason));
 }
 
 fn exit_now(status: c_int) -> ! {

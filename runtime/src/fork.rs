@@ -1,7 +1,7 @@
 //! `fork`: the child finds everything at rest, and begins with empty stacks, zero counts and a file of its own.
 
 use crate::quiet::Quiet;
-use crate::{calipers, log, modules, output, process, thread};
+use crate::{calipers, log, memory, modules, output, process, thread};
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
 
@@ -9,14 +9,19 @@ use std::sync::MutexGuard;
 trait Hold {}
 impl<T> Hold for T {}
 
-/// What is held while the process forks; dropped in the order of the fields.
+/// While the process forks.
 struct AtRest {
+    held: Held,
+    _quiet: Quiet,
+}
+
+/// Every lock; dropped in the order of the fields.
+struct Held {
     _inner: [Box<dyn Hold>; 3],
     _threads: Vec<Box<dyn Hold>>,
     _queue: MutexGuard<'static, ()>,
     registry: MutexGuard<'static, thread::Registry>,
     _outer: [Box<dyn Hold>; 2],
-    _quiet: Quiet,
 }
 
 struct Slot(UnsafeCell<Option<AtRest>>);
@@ -37,6 +42,15 @@ pub fn install() {
 /// Takes the locks, in the order of `lib.rs`.
 unsafe extern "C" fn prepare() {
     let quiet = Quiet::enter();
+    let held = memory::run(|| if memory::lost() { None } else { Some(rest()) }).flatten();
+    if let Some(held) = held {
+        // SAFETY:
+        // - see `Slot`
+        unsafe { *AT_REST.0.get() = Some(AtRest { held, _quiet: quiet }) };
+    }
+}
+
+fn rest() -> Held {
     // What was recorded so far is the parent's alone.
     thread::drain_mine();
     let outer: [Box<dyn Hold>; 2] = [Box::new(output::hold()), Box::new(calipers::hold())];
@@ -45,10 +59,7 @@ unsafe extern "C" fn prepare() {
     let threads = registry.live.iter().map(hold).collect();
     let inner: [Box<dyn Hold>; 3] =
         [Box::new(modules::hold()), Box::new(calipers::hold_leaves()), Box::new(log::hold())];
-    let at_rest = AtRest { _inner: inner, _threads: threads, _queue: queue, registry, _outer: outer, _quiet: quiet };
-    // SAFETY:
-    // - see `Slot`
-    unsafe { *AT_REST.0.get() = Some(at_rest) };
+    Held { _inner: inner, _threads: threads, _queue: queue, registry, _outer: outer }
 }
 
 unsafe extern "C" fn parent() {
@@ -61,7 +72,7 @@ unsafe extern "C" fn child() {
     // SAFETY:
     // - see `Slot`
     let Some(at_rest) = (unsafe { (*AT_REST.0.get()).take() }) else { return };
-    let AtRest { _inner, _threads, _queue, mut registry, _outer, _quiet } = at_rest;
+    let AtRest { held: Held { _inner, _threads, _queue, mut registry, _outer }, _quiet } = at_rest;
     drop((_inner, _threads, _queue, _outer));
-    process::begin_child(&mut registry);
+    memory::run(|| process::begin_child(&mut registry));
 }

@@ -17,6 +17,7 @@
 //!   through [`signals`], which gives it a buffer of its own ([`level`] has the order in which they are read).
 //! - Two buffers alternate per thread: stores that a segment still owes, should a handler installed behind our back
 //!   have emptied the buffer meanwhile, land in the buffer that is not in use, which is zeroed before it is used again.
+//! - **Where memory cannot be had, the runtime is left** at its entry ([`memory`]), and the program goes on unrecorded.
 //!
 //! # Locks
 //!
@@ -36,6 +37,7 @@ mod fair;
 mod fork;
 mod level;
 mod log;
+mod memory;
 mod modules;
 mod names;
 mod output;
@@ -53,7 +55,7 @@ mod unload;
 use bf_abi::Module;
 
 #[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 /// Called by instrumented code when its segment of `words` words does not fit: see `bf-abi`.
 ///
@@ -75,19 +77,19 @@ pub unsafe extern "C" fn bf_register_module(module: *const Module) {
     let _quiet = quiet::Quiet::enter();
     // SAFETY:
     // - the caller vouches for the layout of `module`
-    unsafe { modules::register(module) };
+    memory::run(|| unsafe { modules::register(module) });
 }
 
 /// The library's constructor.
 extern "C" fn constructor() {
     let _quiet = quiet::Quiet::enter();
-    process::init();
+    memory::run(process::init);
 }
 
 /// The library's destructor: after the program's `atexit` handlers and static destructors.
 extern "C" fn destructor() {
     let _quiet = quiet::Quiet::enter();
-    process::end(&bf_profile::EndReason::Exit);
+    memory::run(|| process::end(&bf_profile::EndReason::Exit));
 }
 
 // The numbers order the two in a statically linked program: first constructor, last destructor.

@@ -1,6 +1,6 @@
 //! Remarks: lines in the profile's log, and on standard error only when asked for.
 
-use crate::process;
+use crate::{process, quiet};
 use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,8 @@ pub fn remark(line: String) {
 pub fn say(line: &str) {
     if VERBOSE.load(Ordering::Relaxed) {
         // Standard error may be closed: nobody to tell.
-        let _ = std::io::stderr().write_all(format!("bf: {line}\n").as_bytes());
+        let line = format!("bf: {line}\n");
+        let _ = quiet::writing(|| std::io::stderr().write_all(line.as_bytes()));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::process::{self, Identity, PATIENCE, lock, lock_for};
 use crate::recording::Extent;
 use crate::stack::{self, Stack};
 use crate::thread::{self, add_calls};
-use crate::{calipers, log, modules, topology};
+use crate::{calipers, log, memory, modules, quiet, topology};
 use bf_collect::{Batch, Bucket, Config};
 use bf_profile::trace::{Access, Event, Header, Writer};
 use bf_profile::{Callee, EndReason, LineData, Meta, Process, Profile};
@@ -30,7 +30,7 @@ pub fn write(reason: &EndReason) {
     let stack = Stack::new();
     // SAFETY:
     // - the stack was made for this
-    unsafe { stack::call(stack.top(), || write_here(reason)) };
+    quiet::writing(|| unsafe { stack::call(stack.top(), || write_here(reason)) });
 }
 
 fn write_here(reason: &EndReason) {
@@ -95,10 +95,20 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         },
         machine: topology::machine(),
         uninstrumented: uninstrumented(&calls),
-        log: log::lines(),
+        log: remarks(identity),
         tags: calipers::tags(),
         lines: snapshot.lines,
     }
+}
+
+/// The log, with what could not be put there at the time.
+fn remarks(identity: &Identity) -> Vec<String> {
+    let mut lines = log::lines();
+    if let Some(at) = memory::stopped() {
+        let seconds = at.duration_since(identity.start).as_secs_f64();
+        lines.push(format!("recording stopped after {seconds:.1} s for want of memory"));
+    }
+    lines
 }
 
 /// What is known from the beginning.
@@ -135,25 +145,27 @@ fn save(path: &Path, profile: &Profile) -> Result<(), bf_profile::Error> {
         || path.metadata().is_ok_and(|data| !data.is_file())
     {
         let file = OpenOptions::new().write(true).custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK).open(path);
-        return put(file?, profile);
+        return Ok(file?.write_all(&bytes(profile)?)?);
     }
+    let bytes = bytes(profile)?;
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
-    let written = File::create(&temporary).map_err(Into::into).and_then(|file| {
-        put(file, profile)?;
-        fs::rename(&temporary, path).map_err(Into::into)
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(&bytes)?;
+        fs::rename(&temporary, path)
     });
     if written.is_err() {
         // It may not exist.
         let _ = fs::remove_file(&temporary);
     }
-    written
+    Ok(written?)
 }
 
-fn put(file: File, profile: &Profile) -> Result<(), bf_profile::Error> {
-    let mut to = io::BufWriter::with_capacity(1 << 16, file);
-    bf_profile::write(profile, &mut to)?;
-    Ok(to.flush()?)
+/// The file's contents, made before there is a file: no half of one stays behind when memory runs out.
+fn bytes(profile: &Profile) -> Result<Vec<u8>, bf_profile::Error> {
+    let mut bytes = Vec::new();
+    bf_profile::write(profile, &mut bytes)?;
+    Ok(bytes)
 }
 
 /// Base name of the executable.
@@ -225,7 +237,8 @@ impl Trace {
             max_ways: config.limits.max_ways,
         };
         let opened = File::create(path).and_then(out_of_the_way).map_err(bf_profile::Error::from);
-        match opened.and_then(|file| Writer::new(io::BufWriter::new(file), &header)) {
+        let begin = |file| Writer::new(io::BufWriter::new(file), &header);
+        match quiet::writing(|| opened.and_then(begin)) {
             Ok(writer) => Some(Self {
                 writer: Some(writer),
                 name: path.clone().into_os_string(),
@@ -241,11 +254,12 @@ impl Trace {
 
     fn write(&mut self, what: impl FnOnce(&mut Writer<io::BufWriter<File>>) -> Result<(), bf_profile::Error>) {
         if let Some(writer) = &mut self.writer
-            && let Err(error) = what(writer)
+            && let Err(error) = quiet::writing(|| what(writer))
         {
             let name = String::from_utf8_lossy(self.name.as_bytes());
             log::remark(format!("the trace {name} stops early: {error}"));
-            self.writer = None;
+            // What it still holds back is dropped with it.
+            quiet::writing(|| self.writer = None);
         }
     }
 

@@ -2,12 +2,12 @@
 
 use crate::env::Options;
 use crate::names::{self, Facts};
-use crate::{calipers, checkpoint, fork, log, modules, output, quiet::Quiet, signals, thread};
+use crate::{calipers, checkpoint, fork, log, memory, modules, output, quiet::Quiet, signals, thread};
 use bf_collect::{Batch, Bucket, Config, Session};
 use bf_profile::EndReason;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The process that `init` or the last `fork` recorded. Another pid means: not ours to write for (`vfork`, raw `clone`).
@@ -88,9 +88,26 @@ impl Recorder {
     }
 }
 
-/// Locks a mutex of the runtime. None is ever poisoned: a panic ends the process.
+/// Locks a mutex of the runtime. None is ever poisoned: a panic ends the process. If its holder may have left it locked
+/// for want of memory, the caller leaves the runtime too.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    const SPINS: u32 = 100;
+    let mut tries = 0;
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
+            Err(TryLockError::WouldBlock) if memory::lost() => {
+                memory::leave();
+                return mutex.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+            Err(TryLockError::WouldBlock) if tries < SPINS => {
+                tries += 1;
+                std::hint::spin_loop();
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(20)),
+        }
+    }
 }
 
 /// Locks a mutex, unless that takes longer than [`PATIENCE`].
@@ -100,7 +117,7 @@ pub fn lock_for<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         match mutex.try_lock() {
             Ok(guard) => return Some(guard),
             Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) if begin.elapsed() > PATIENCE => return None,
+            Err(TryLockError::WouldBlock) if memory::lost() || begin.elapsed() > PATIENCE => return None,
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
         }
     }
@@ -108,7 +125,25 @@ pub fn lock_for<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 /// Whether nothing is recorded.
 pub fn off() -> bool {
-    OFF.load(Ordering::Relaxed) || modules::foreign()
+    disabled() || memory::stopped().is_some() || modules::foreign()
+}
+
+/// Whether it was asked for that nothing be recorded, so that nothing was installed either.
+pub fn disabled() -> bool {
+    OFF.load(Ordering::Relaxed)
+}
+
+/// Whether there is a profile to write, now or later.
+fn has_profile() -> bool {
+    !disabled() && !memory::lost() && !modules::foreign() && is_mine() && !finished()
+}
+
+/// Threads that wait within the session need not wait longer: a lock may be held for good.
+pub fn close() {
+    READY.store(true, Ordering::Release);
+    if let Some(recorder) = recorder() {
+        recorder.session.close();
+    }
 }
 
 /// Whether the last profile was written.
@@ -140,14 +175,16 @@ pub fn recorder() -> Option<&'static Recorder> {
 
 /// The beginning: once, in the library's constructor or before, if code of others runs earlier.
 pub fn init() {
-    static ONCE: Once = Once::new();
+    static BEGUN: Mutex<bool> = Mutex::new(false);
     if READY.load(Ordering::Acquire) {
         return;
     }
-    ONCE.call_once(|| {
+    let mut begun = lock(&BEGUN);
+    if !std::mem::replace(&mut *begun, true) {
         // SAFETY:
         // - before the first allocation, once: a child process then finds the allocator's lock free
         unsafe { dlmalloc::enable_alloc_after_fork() };
+        memory::reserve();
         let options = options();
         log::set_verbose(options.verbose);
         if options.disable {
@@ -156,7 +193,7 @@ pub fn init() {
             start(options);
         }
         READY.store(true, Ordering::Release);
-    });
+    }
 }
 
 fn start(options: &Options) {
@@ -183,7 +220,7 @@ unsafe extern "C" {
 /// The first one registered, so the last one called.
 extern "C" fn at_quick_exit_handler() {
     let _quiet = Quiet::enter();
-    end(&EndReason::QuickExit);
+    memory::run(|| end(&EndReason::QuickExit));
 }
 
 fn identify(descendant: bool) -> Identity {
@@ -301,14 +338,14 @@ fn begin_recorder() -> &'static Recorder {
 
 /// A profile in case the process ends now; the last one is still to come if it does not.
 pub fn write_without_end(reason: &EndReason) {
-    if !off() && is_mine() && !finished() {
+    if has_profile() {
         output::write(reason);
     }
 }
 
 /// The profile, for good or for now. Does nothing in a process that is not ours, or that has written its last one.
 pub fn end(reason: &EndReason) {
-    if off() || !is_mine() || finished() {
+    if !has_profile() {
         return;
     }
     output::write(reason);

@@ -1,6 +1,7 @@
 //! All signals blocked, `errno` and the floating-point state kept, for as long as the runtime works.
 
 use std::mem::MaybeUninit;
+use std::ptr;
 
 /// The kernel's signal set: one bit per signal, signal 1 first. glibc's own `sigset_t` is larger, and its functions
 /// leave two signals out that must not come in between either (thread cancellation and `setuid`).
@@ -32,6 +33,38 @@ impl Drop for Quiet {
         // - as in `enter`
         unsafe { *libc::__errno_location() = self.errno };
     }
+}
+
+/// Writes files. A signal that the writing raised (nobody reads the pipe, the file may not grow) is taken off again, unless
+/// one of its kind was there before. All signals are blocked.
+pub fn writing<R>(write: impl FnOnce() -> R) -> R {
+    const RAISED: KernelSet = 1 << (libc::SIGXFSZ - 1) | 1 << (libc::SIGPIPE - 1);
+    let before = pending();
+    let result = write();
+    let mut ours = RAISED & pending() & !before;
+    while ours != 0 {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY:
+        // - 8 bytes of set, the size the kernel is told; a valid time; what signal it was is not asked for
+        let taken = unsafe {
+            let size = size_of::<KernelSet>();
+            libc::syscall(libc::SYS_rt_sigtimedwait, &raw const ours, ptr::null_mut::<u8>(), &raw const now, size)
+        };
+        match taken {
+            1..=64 => ours &= !(1 << (taken - 1)),
+            _ => return result,
+        }
+    }
+    result
+}
+
+/// Signals that wait for this thread.
+fn pending() -> KernelSet {
+    let mut set: KernelSet = 0;
+    // SAFETY:
+    // - room for 8 bytes, the size the kernel is told
+    unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, size_of_val(&set)) };
+    set
 }
 
 /// Sets the thread's mask; the old one.

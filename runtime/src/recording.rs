@@ -5,7 +5,7 @@ use crate::level::{Boundary, Frame, Level, Suspended};
 use crate::process::{self, Recorder};
 use crate::sink::{Accumulator, Mode};
 use crate::tls::Cursor;
-use crate::{signals, unload};
+use crate::{memory, signals, unload};
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -52,7 +52,7 @@ impl Recording {
 
     /// Reads what this thread recorded so far.
     pub fn drain(&mut self, recorder: &Recorder, extent: Extent) {
-        let Some(cursor) = self.cursor else { return };
+        let Some(cursor) = self.cursor.filter(|_| memory::stopped().is_none()) else { return };
         for index in 0..self.levels.len() {
             let level = &self.levels[index];
             let (position, running) = match &level.suspended {
@@ -64,6 +64,10 @@ impl Recording {
                 Extent::Mine => running,
                 Extent::Complete => false,
             };
+            if !(level.buffers[0].start..=level.buffers[0].limit()).contains(&position) {
+                // It recorded nothing yet, or recording has just stopped.
+                continue;
+            }
             // SAFETY:
             // - a level's `read` and position lie in one of its buffers, in this order
             let to = if all { position } else { unsafe { completed(level.read, position) } };

@@ -6,10 +6,10 @@
 //! handler writes, restores the default and sends the signal again, so the process ends as it would have.
 
 use crate::level::Frame;
-use crate::process;
 use crate::quiet::Quiet;
 use crate::stack::Stack;
 use crate::thread;
+use crate::{memory, process};
 use bf_profile::EndReason;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -125,8 +125,8 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: 
     let new = unsafe { new.as_ref() }.copied();
     let before = {
         let _quiet = Quiet::enter();
-        process::init();
-        if process::off() || !(1..SIGNALS as c_int).contains(&signal) {
+        memory::run(process::init);
+        if process::disabled() || !(1..SIGNALS as c_int).contains(&signal) {
             None
         } else {
             // A `vfork` child has its own dispositions but our memory: it must not wait for a thread of its parent.
@@ -212,7 +212,7 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut libc::siginfo_t, context: *
     let quiet = Quiet::enter();
     let frame = frame(&raw const marker as usize);
     rearm_if_reset(signal);
-    thread::enter_handler(frame);
+    let interrupted = thread::enter_handler(frame);
     drop(quiet);
     let handler = (entry & !TAKES_ONE) as *const ();
     // SAFETY:
@@ -224,10 +224,10 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut libc::siginfo_t, context: *
         handler(signal, info, context);
     }
     let _quiet = Quiet::enter();
-    thread::leave_handler(frame);
+    thread::leave_handler(frame, interrupted);
     if signal == libc::SIGABRT && process::is_mine() {
         // `abort` goes on to end the process in a way that cannot be caught.
-        process::write_without_end(&EndReason::Signal(signal));
+        memory::run(|| process::write_without_end(&EndReason::Signal(signal)));
     }
 }
 
@@ -242,7 +242,10 @@ fn rearm_if_reset(signal: c_int) {
 unsafe extern "C" fn fatal(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
     {
         let _quiet = Quiet::enter();
-        process::end(&EndReason::Signal(signal));
+        // What goes wrong in the runtime itself does so with its locks held: there is no profile to be had.
+        if !memory::inside() {
+            memory::run(|| process::end(&EndReason::Signal(signal)));
+        }
         set(signal, &default_action());
     }
     // SAFETY:

@@ -1,6 +1,6 @@
 //! Threads of the program: how they come, flush, and end.
 
-use crate::buffer::Buffer;
+use crate::buffer;
 use crate::fair::Fair;
 use crate::level::Frame;
 use crate::process::{self, Recorder};
@@ -8,13 +8,13 @@ use crate::quiet::Quiet;
 use crate::recording::{Extent, Recording};
 use crate::stack::{self, Stack};
 use crate::tls::Cursor;
-use crate::{calipers, checkpoint, log, signals};
+use crate::{calipers, checkpoint, log, memory, signals};
 use bf_abi::MAX_SEGMENT_WORDS;
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::MutexGuard;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{MutexGuard, OnceLock};
 
 /// One thread of the program; kept for another when it ended.
 pub struct Thread {
@@ -27,11 +27,11 @@ pub struct Thread {
 
 impl Thread {
     fn new() -> &'static Self {
-        Box::leak(Box::new(Self {
-            inner: Fair::new(Recording::new()),
-            stack: Stack::new(),
-            signal_stack: Stack::new(),
-        }))
+        let stack = Stack::new();
+        if stack.top().is_null() {
+            memory::exhausted();
+        }
+        Box::leak(Box::new(Self { inner: Fair::new(Recording::new()), stack, signal_stack: Stack::new() }))
     }
 
     /// The record of the calling thread, if it has one.
@@ -155,17 +155,23 @@ fn register(cursor: Cursor) -> &'static Thread {
 pub fn flush(words: u64) -> *mut u64 {
     debug_assert!(words <= u64::from(MAX_SEGMENT_WORDS));
     let quiet = Quiet::enter();
-    process::init();
+    let now = &raw const quiet as usize;
     let cursor = Cursor::mine();
+    let start = memory::run(|| record(cursor, now)).flatten();
+    start.unwrap_or_else(|| discard(cursor))
+}
+
+/// Reads the calling thread's buffer and gives the next one; `None` if nothing is to be recorded.
+fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
+    process::init();
     if process::off() {
-        return discard(cursor);
+        return None;
     }
     if cursor.ends().load(Relaxed) >= MOST_ENDS {
         log::remark("a thread ran on after its last destructor: that is not recorded".to_owned());
-        return discard(cursor);
+        return None;
     }
     let thread = Thread::of(cursor).unwrap_or_else(|| register(cursor));
-    let now = &raw const quiet as usize;
     // SAFETY:
     // - only this thread works on its stack, and signals are blocked, so not twice
     let start = unsafe {
@@ -186,21 +192,35 @@ pub fn flush(words: u64) -> *mut u64 {
             start
         })
     };
-    drop(quiet);
+    Some(start)
+}
+
+/// The buffer that nobody reads.
+fn discard(cursor: Cursor) -> *mut u64 {
+    let (start, limit) = buffer::scratch();
+    cursor.set(start, limit);
     start
 }
 
-/// A buffer nobody reads, for when nothing is recorded. All threads write to the same.
-fn discard(cursor: Cursor) -> *mut u64 {
-    static BUFFER: OnceLock<Buffer> = OnceLock::new();
-    let buffer = BUFFER.get_or_init(Buffer::new);
-    cursor.set(buffer.start, buffer.limit());
-    buffer.start
+/// A handler begins on the calling thread: it records at a level of its own.
+pub fn enter_handler(frame: Frame) -> Interrupted {
+    let cursor = Cursor::mine();
+    let interrupted = Interrupted { position: cursor.position(), limit: cursor.limit() };
+    memory::run(|| enter_recorded(frame, cursor));
+    interrupted
 }
 
-/// A handler begins on the calling thread: it records at a level of its own.
-pub fn enter_handler(frame: Frame) {
-    let cursor = Cursor::mine();
+/// Where the code that a handler interrupts was recording. It may just have read one of the two.
+#[derive(Clone, Copy)]
+pub struct Interrupted {
+    position: *mut u64,
+    limit: *mut u64,
+}
+
+fn enter_recorded(frame: Frame, cursor: Cursor) {
+    if process::off() {
+        return;
+    }
     if let (Some(thread), Some(recorder)) = (Thread::of(cursor), process::recorder()) {
         // SAFETY:
         // - as in `flush`
@@ -209,10 +229,19 @@ pub fn enter_handler(frame: Frame) {
 }
 
 /// The handler of `frame` returns: the level it suspended goes on.
-pub fn leave_handler(frame: Frame) {
+pub fn leave_handler(frame: Frame, interrupted: Interrupted) {
     let cursor = Cursor::mine();
+    memory::run(|| leave_recorded(frame, cursor));
+    if process::off() {
+        cursor.set(interrupted.position, interrupted.limit);
+    }
+}
+
+fn leave_recorded(frame: Frame, cursor: Cursor) {
+    if process::off() {
+        return;
+    }
     let (Some(thread), Some(recorder)) = (Thread::of(cursor), process::recorder()) else {
-        // Nothing is recorded: the cursor is that of the discarded buffer, wherever it was set.
         return;
     };
     // SAFETY:
@@ -249,6 +278,14 @@ fn expect_end() {
 unsafe extern "C" fn end(_value: *mut c_void) {
     let _quiet = Quiet::enter();
     let cursor = Cursor::mine();
+    memory::run(|| end_recorded(cursor));
+    cursor.ends().fetch_add(1, Relaxed);
+}
+
+fn end_recorded(cursor: Cursor) {
+    if memory::lost() {
+        return;
+    }
     if let Some(thread) = Thread::of(cursor) {
         // Held until we are back: after that another thread may run on this stack.
         let mut registry = registry();
@@ -258,7 +295,6 @@ unsafe extern "C" fn end(_value: *mut c_void) {
             stack::call(thread.stack.top(), || registry.end(thread, cursor));
         }
     }
-    cursor.ends().fetch_add(1, Relaxed);
 }
 
 /// Reads what the calling thread recorded so far.

@@ -14,6 +14,8 @@ mod word {
     pub const THREAD: usize = 0;
     /// How many times the thread's destructor ran.
     pub const ENDS: usize = 1;
+    /// Where the runtime is left when memory runs out, 0 outside of it.
+    pub const FRAME: usize = 2;
 }
 
 /// A thread's `bf_tls`. The thread writes cursor and limit at any time, others only read the cursor.
@@ -61,6 +63,11 @@ impl Cursor {
     /// Address of the thread's record, or 0.
     pub fn thread(&self) -> &AtomicU64 {
         self.reserved(word::THREAD)
+    }
+
+    /// Of [`crate::memory::run`]; 0 while the thread is not in the runtime.
+    pub fn frame(&self) -> &AtomicU64 {
+        self.reserved(word::FRAME)
     }
 
     /// How many times the thread's destructor ran.

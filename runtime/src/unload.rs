@@ -7,7 +7,7 @@ use crate::process::{self, lock};
 use crate::quiet::Quiet;
 use crate::recording::Extent;
 use crate::thread;
-use crate::{modules, stack};
+use crate::{memory, modules, stack};
 use bf_abi::Segment;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -45,15 +45,10 @@ pub fn ghosts() -> Option<impl Fn(u64) -> *const Segment> {
 unsafe extern "C" fn dlclose(library: *mut c_void) -> c_int {
     let next = {
         let _quiet = Quiet::enter();
-        process::init();
+        memory::run(before);
         // SAFETY:
         // - a NUL-terminated name
-        let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr()) };
-        drain();
-        let copies = copies();
-        lock(&GHOSTS).extend(copies);
-        RUNNING.fetch_add(1, Ordering::Release);
-        next
+        unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr()) }
     };
     // SAFETY:
     // - the C library's function of this name and type
@@ -62,6 +57,19 @@ unsafe extern "C" fn dlclose(library: *mut c_void) -> c_int {
         next(library)
     };
     let _quiet = Quiet::enter();
+    memory::run(after);
+    result
+}
+
+fn before() {
+    process::init();
+    drain();
+    let copies = copies();
+    lock(&GHOSTS).extend(copies);
+    RUNNING.fetch_add(1, Ordering::Release);
+}
+
+fn after() {
     drain();
     // The loader's lock comes before ours: constructors run under it, and they may be instrumented.
     let mapped = data();
@@ -70,12 +78,11 @@ unsafe extern "C" fn dlclose(library: *mut c_void) -> c_int {
         ghosts.clear();
         modules::forget(|module| !mapped.iter().any(|range| range.contains(&module)));
     }
-    result
 }
 
 /// Reads all buffers.
 fn drain() {
-    let Some(recorder) = process::recorder() else { return };
+    let Some(recorder) = process::recorder().filter(|_| !memory::lost()) else { return };
     let stack = stack::Stack::new();
     let work = || {
         let registry = thread::registry();
@@ -117,15 +124,32 @@ fn data() -> Vec<Range<usize>> {
             for header in headers {
                 if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0 {
                     let start = ((*info).dlpi_addr + header.p_vaddr) as usize;
+                    if ranges.len() == ranges.capacity() {
+                        // More than there were a moment ago. The loader's lock is held: nothing may be allocated.
+                        return 1;
+                    }
                     ranges.push(start.next_multiple_of(8)..(start + header.p_memsz as usize) & !7);
                 }
             }
         }
         0
     }
-    let mut ranges = Vec::new();
-    // SAFETY:
-    // - the callback takes what is passed
-    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut ranges).cast()) };
-    ranges
+    unsafe extern "C" fn count(info: *mut libc::dl_phdr_info, _size: usize, sum: *mut c_void) -> c_int {
+        // SAFETY:
+        // - the loader gives a valid description, and the sum that is passed below
+        unsafe { *sum.cast::<usize>() += usize::from((*info).dlpi_phnum) };
+        0
+    }
+    loop {
+        let mut most = 0_usize;
+        // SAFETY:
+        // - the callback takes what is passed
+        unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut most).cast()) };
+        let mut ranges: Vec<Range<usize>> = Vec::with_capacity(most);
+        // SAFETY:
+        // - as above
+        if unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut ranges).cast()) } == 0 {
+            return ranges;
+        }
+    }
 }

@@ -103,6 +103,8 @@ fn start(program: &Path, directory: TempDir, arguments: &[&str], variables: &[(&
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("BF_")) {
         command.env_remove(name);
     }
+    // Cargo names the folder of an older build before the one that the run path names.
+    command.env_remove("LD_LIBRARY_PATH");
     let path = format!("{}:{}", programs().display(), std::env::var("PATH").unwrap_or_default());
     command.args(arguments).envs(variables.iter().copied()).env("PATH", path).current_dir(directory.path());
     let child = command

@@ -75,6 +75,16 @@ static void *thread_loads(void *n)
     return NULL;
 }
 
+/* More lines than there is memory to remember, from threads that all exist before the first access. */
+static pthread_barrier_t all_there;
+static void *wide(void *first)
+{
+    pthread_barrier_wait(&all_there);
+    for (uintptr_t line = 1; line <= 1000000; line++)
+        load((char *)first + line * 64);
+    return NULL;
+}
+
 static void *waiting_thread(void *pipe)
 {
     loads(1000);
@@ -503,6 +513,73 @@ int main(int argc, char **argv)
             usleep(50000);
         }
         raise(SIGKILL);
+    }
+    MODE("wide")
+    {
+        pthread_barrier_init(&all_there, NULL, 1);
+        wide((void *)(1ul << 40));
+        puts("done");
+        return 4;
+    }
+    MODE("wide-range")
+    {
+        static struct bf_segment segment = {0, 1, 3, 0, &bf_module, {BF_LOAD_RANGE}};
+        for (int i = 0; i < 2; i++) {
+            volatile uint64_t *words = bf_reserve(&segment);
+            words[1] = 1ul << 40, words[2] = 256 << 20;
+            loads(10000);
+        }
+        puts("done");
+        return 4;
+    }
+    MODE("wide-threads")
+    {
+        pthread_t all[4];
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        pthread_attr_setstacksize(&attributes, 65536);
+        pthread_barrier_init(&all_there, NULL, 5);
+        for (long i = 0; i < 4; i++)
+            check(pthread_create(&all[i], &attributes, wide, (void *)(i << 40)) == 0, "thread");
+        wide((void *)(9ul << 40));
+        for (int i = 0; i < 4; i++)
+            pthread_join(all[i], NULL);
+        puts("done");
+        return 4;
+    }
+    MODE("wide-signals")
+    {
+        signal(SIGUSR1, count_handler);
+        pthread_barrier_init(&all_there, NULL, 1);
+        for (long i = 0; i < 10; i++) {
+            wide((void *)(i << 40));
+            raise(SIGUSR1);
+            check(handled == i + 1, "handled");
+        }
+        check((child = fork()) >= 0, "fork");
+        if (child == 0)
+            abort();
+        int got;
+        check(waitpid(child, &got, 0) == child && WTERMSIG(got) == SIGABRT, "child's signal");
+        check(signal(SIGUSR1, SIG_DFL) == count_handler, "was the handler");
+        puts("done");
+        fflush(stdout);
+        abort();
+    }
+    MODE("written-then-broken")
+    {
+        loads(10);
+        signal(SIGXFSZ, SIG_DFL);
+        sigset_t set, pending;
+        sigemptyset(&set);
+        sigaddset(&set, SIGPIPE);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        check(write(1, "done\n", 5) == 5, "write");
+        raise(SIGPIPE);
+        execl("/nowhere", "nowhere", (char *)NULL);
+        check(sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE), "the program's own is still there");
+        check(!sigismember(&pending, SIGXFSZ), "the runtime's is not");
+        return 4;
     }
     MODE("chdir")
     {

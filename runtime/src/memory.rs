@@ -1,0 +1,173 @@
+//! The runtime's heap, and what happens when the system has no more memory for it.
+//!
+//! The program must neither end nor wait because of that. Two steps:
+//!
+//! 1. **A reserve** of address space is mapped at the beginning. The first allocation that fails gives it back, tries
+//!    again, and stops recording: what was collected stays whole, no lock is left held, and the profile is written at
+//!    the end, with a remark.
+//! 2. **An allocation that fails even so leaves the runtime**: [`run`] stands at every entry, and the stack pointer goes
+//!    back there, past everything in between. Nothing is unwound (an allocator must not unwind, and Rust has no other
+//!    way on but to abort), so the locks that the thread held stay locked and what they guard may be half-changed. So
+//!    from then on the runtime is *lost*: entries return at once, no profile is written, and whoever waits for a lock
+//!    leaves the runtime too ([`crate::process::lock`], `Session::close`).
+//!
+//! One step would do only if a reserve could be large enough: a single access to a range of a gigabyte makes the stacks
+//! grow by as much, in the middle of a batch.
+
+use crate::process;
+use crate::tls::Cursor;
+use dlmalloc::GlobalDlmalloc;
+use std::alloc::{GlobalAlloc, Layout};
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::time::Instant;
+
+unsafe extern "C" {
+    /// Calls `f(argument)`, its frame's address in `*frame`; 0. If it is left by `bf_rt_escape`, 1 (shim.c).
+    fn bf_rt_guarded(f: unsafe extern "C" fn(*mut c_void), argument: *mut c_void, frame: *mut u64) -> c_int;
+    /// Leaves the `bf_rt_guarded` of this frame.
+    fn bf_rt_escape(frame: u64) -> !;
+}
+
+/// What feeding the rest of a batch and writing a profile usually need.
+const RESERVE: usize = 4 << 20;
+
+static RESERVED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static STOPPED: OnceLock<Instant> = OnceLock::new();
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Puts the reserve aside, if it can be had.
+pub fn reserve() {
+    // SAFETY:
+    // - a fresh anonymous mapping
+    let reserve = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        libc::mmap(ptr::null_mut(), RESERVE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
+    if reserve != libc::MAP_FAILED {
+        RESERVED.store(reserve, Ordering::Relaxed);
+    }
+}
+
+/// Gives the reserve back and stops recording; `false` if there is none.
+fn give_back() -> bool {
+    let reserve = RESERVED.swap(ptr::null_mut(), Ordering::Relaxed);
+    STOPPED.get_or_init(Instant::now);
+    // SAFETY:
+    // - mapped by `reserve`, and taken by this thread alone
+    !reserve.is_null() && unsafe { libc::munmap(reserve, RESERVE) } == 0
+}
+
+/// When recording stopped for want of memory, if it did.
+pub fn stopped() -> Option<Instant> {
+    STOPPED.get().copied()
+}
+
+/// Whether locks may be held for good, so that none may be waited for.
+pub fn lost() -> bool {
+    LOST.load(Ordering::Acquire)
+}
+
+/// Whether the calling thread is within [`run`].
+pub fn inside() -> bool {
+    Cursor::mine().frame().load(Ordering::Relaxed) != 0
+}
+
+/// No memory: the runtime is lost, and left. Comes back only where no [`run`] stands.
+pub fn exhausted() {
+    STOPPED.get_or_init(Instant::now);
+    LOST.store(true, Ordering::Release);
+    process::close();
+    leave();
+}
+
+/// Leaves the innermost [`run`] of this thread, if there is one.
+pub fn leave() {
+    let frame = Cursor::mine().frame().load(Ordering::Relaxed);
+    if frame != 0 {
+        // SAFETY:
+        // - `run` stored it, and has not returned: it would have put back what was there before
+        // - what is skipped is code of this library and of the C library in calls that it made, none of which holds a
+        //   lock that anything but this library waits for: the allocator's is free when it fails
+        unsafe { bf_rt_escape(frame) };
+    }
+}
+
+/// Does what an entry of the runtime does; `None` if there was not the memory for it. Nothing that has to be undone may
+/// be handed to `work`.
+pub fn run<R>(work: impl FnOnce() -> R) -> Option<R> {
+    struct Job<F, R> {
+        work: MaybeUninit<F>,
+        result: MaybeUninit<R>,
+    }
+    unsafe extern "C" fn call<F: FnOnce() -> R, R>(job: *mut c_void) {
+        // SAFETY:
+        // - `job` is the `Job` below, alive until `bf_rt_guarded` returns; `work` is moved out once
+        unsafe {
+            let job = &mut *job.cast::<Job<F, R>>();
+            job.result.write(job.work.assume_init_read()());
+        }
+    }
+    fn caller<F: FnOnce() -> R, R>(_: &F) -> unsafe extern "C" fn(*mut c_void) {
+        call::<F, R>
+    }
+    let call = caller(&work);
+    let mut job = Job { work: MaybeUninit::new(work), result: MaybeUninit::<R>::uninit() };
+    let frame = Cursor::mine();
+    let frame = frame.frame();
+    let outer = frame.load(Ordering::Relaxed);
+    // SAFETY:
+    // - `call` takes what `job` is; the frame's word is this thread's own
+    let left = unsafe { bf_rt_guarded(call, (&raw mut job).cast(), frame.as_ptr()) };
+    frame.store(outer, Ordering::Relaxed);
+    // SAFETY:
+    // - `call` returned, so it wrote the result
+    (left == 0).then(|| unsafe { job.result.assume_init() })
+}
+
+/// Never gives null within [`run`].
+pub struct Allocator;
+
+impl Allocator {
+    fn insist(attempt: impl Fn() -> *mut u8) -> *mut u8 {
+        let mut block = attempt();
+        if block.is_null() && give_back() {
+            block = attempt();
+        }
+        if block.is_null() {
+            exhausted();
+        }
+        block
+    }
+}
+
+// SAFETY:
+// - all of it is dlmalloc's, except that what fails may not return
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY:
+        // - the caller's obligation
+        Self::insist(|| unsafe { GlobalDlmalloc.alloc(layout) })
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY:
+        // - the caller's obligation
+        unsafe { GlobalDlmalloc.dealloc(block, layout) };
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY:
+        // - the caller's obligation
+        Self::insist(|| unsafe { GlobalDlmalloc.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY:
+        // - the caller's obligation; a block stays as it is when this fails
+        Self::insist(|| unsafe { GlobalDlmalloc.realloc(block, layout, size) })
+    }
+}
