@@ -34,6 +34,15 @@ pub fn say(line: &str) {
     }
 }
 
+/// The same where nothing may be allocated; the line with its end.
+pub fn say_plain(line: &str) {
+    if VERBOSE.load(Ordering::Relaxed) {
+        // SAFETY:
+        // - a string and its length
+        quiet::writing(|| unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) });
+    }
+}
+
 /// The lines so far.
 pub fn lines() -> Vec<String> {
     process::lock(&LINES).clone()

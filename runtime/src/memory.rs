@@ -14,8 +14,8 @@
 //! One step would do only if a reserve could be large enough: a single access to a range of a gigabyte makes the stacks
 //! grow by as much, in the middle of a batch.
 
-use crate::process;
 use crate::tls::Cursor;
+use crate::{log, process};
 use dlmalloc::GlobalDlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
@@ -79,7 +79,9 @@ pub fn inside() -> bool {
 /// No memory: the runtime is lost, and left. Comes back only where no [`run`] stands.
 pub fn exhausted() {
     STOPPED.get_or_init(Instant::now);
-    LOST.store(true, Ordering::Release);
+    if !LOST.swap(true, Ordering::AcqRel) {
+        log::say_plain("bf: no memory: recording ends and no profile is written\n");
+    }
     process::close();
     leave();
 }
