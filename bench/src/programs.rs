@@ -57,6 +57,7 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
         "full MiB",
     ]);
     for name in names {
+        eprintln!("measuring {name}");
         table.add_row(row(name, rounds).with_context(|| format!("failed to measure {name}"))?);
     }
     println!("{table}");
@@ -137,17 +138,17 @@ fn program(name: &str, build: Build) -> Result<Run> {
     Ok(match name {
         "sqlite" => run(project::sqlite(build)?, &["40000"]),
         "lua" => {
-            run(project::lua(build)?.join("lua"), &[concat!(env!("CARGO_MANIFEST_DIR"), "/programs/tables.lua"), "60"])
+            run(project::lua(build)?.join("lua"), &[concat!(env!("CARGO_MANIFEST_DIR"), "/programs/tables.lua"), "20"])
         }
         "zlib" => {
             let input = bf_tests::source("libsqlite3-sys")?.join("sqlite3/sqlite3.c");
             Run { input: Some(input), ..run(project::zlib(build)?.join("minigzip"), &[]) }
         }
         "clipper" => Run { code: 3, ..run(project::clipper(build)?, &[]) },
-        "stencil" => run(dense(build)?, &[name, "120"]),
-        "matmul" => run(dense(build)?, &[name, "40"]),
-        "molecular" => run(dense(build)?, &[name, "40"]),
-        "lookup" => run(dense(build)?, &[name, "10"]),
+        "stencil" => run(dense(build)?, &[name, "60"]),
+        "matmul" => run(dense(build)?, &[name, "20"]),
+        "molecular" => run(dense(build)?, &[name, "20"]),
+        "lookup" => run(dense(build)?, &[name, "5"]),
         _ => anyhow::bail!("no program {name}; there are {}", NAMES.join(", ")),
     })
 }
