@@ -194,10 +194,15 @@ fn one(process: &ProcessReport) -> String {
     fact(
         "recorded",
         format!(
-            "{} by {}, in lines of {} bytes",
+            "{} by {}, {}",
             plural(process.accesses, "access", "accesses"),
             counted(process.threads.into(), "thread"),
-            process.line_sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+            match process.line_sizes.as_slice() {
+                [] => "without stacks: nothing to ask about caches".to_owned(),
+                sizes => {
+                    format!("in lines of {} bytes", sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))
+                }
+            }
         ),
     );
     if process.dropped > 0 {

@@ -168,6 +168,8 @@ struct Reader {
     scan: Scan,
     links: bool,
     hosted: bool,
+    /// MemorySanitizer, which must have compiled every library a program uses, ours included.
+    shadowed: bool,
     static_: bool,
     kernel: bool,
     narrow: bool,
@@ -208,6 +210,9 @@ impl Reader {
             "-mcmodel=kernel" | "-mkernel" | "-fapple-kext" => self.kernel = true,
             "-m16" | "-m32" | "-mx32" => self.narrow = true,
             "-m64" => self.narrow = false,
+            _ if text.starts_with("-fsanitize=") => {
+                self.shadowed |= text["-fsanitize=".len()..].split(',').any(|name| name == "memory");
+            }
             _ => self.joined(at, text),
         }
     }
@@ -303,7 +308,7 @@ impl Reader {
         self.scan.links = self.links && self.inputs > self.headers;
         self.scan.static_ = self.static_ && !self.scan.shared;
         self.scan.freestanding = !self.hosted || self.kernel;
-        self.scan.foreign_target = self.narrow || self.foreign;
+        self.scan.foreign_target = self.narrow || self.foreign || self.shadowed;
         self.scan
     }
 }
