@@ -83,7 +83,7 @@ fn newest() -> Result<PathBuf, Failure> {
         let entry = entry.map_err(failed)?;
         let path = PathBuf::from(entry.file_name());
         let written = match entry.metadata().and_then(|data| data.modified()) {
-            Ok(written) if path.extension().is_some_and(|extension| extension == "bfp") => written,
+            Ok(written) if is_profile_name(&path) => written,
             _ => continue,
         };
         // Of two written in the same instant the greater name, so that the choice does not depend on the directory.
@@ -99,4 +99,31 @@ fn newest() -> Result<PathBuf, Failure> {
     })?;
     remark(&format!("newest profile here: {}", path.display()));
     Ok(path)
+}
+
+/// `*.bfp`, or, as descendants of a process may have it, `*.bfp.<number>`.
+fn is_profile_name(path: &Path) -> bool {
+    let is_bfp = |path: &Path| path.extension().is_some_and(|extension| extension == "bfp");
+    let numbered =
+        path.extension().is_some_and(|extension| extension.as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    is_bfp(path) || numbered && path.file_stem().is_some_and(|stem| is_bfp(Path::new(stem)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_of_descendants_are_found_too() {
+        for (name, is) in [
+            ("a.7.bfp", true),
+            ("a.7.bfp.1", true),
+            ("out.bfp.4711", true),
+            ("a.bfp.tmp", false),
+            ("bfp", false),
+            ("a.7", false),
+        ] {
+            assert_eq!(is_profile_name(Path::new(name)), is, "{name}");
+        }
+    }
 }

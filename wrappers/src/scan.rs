@@ -444,6 +444,17 @@ mod tests {
     }
 
     #[test]
+    fn memory_sanitizer_is_left_alone() {
+        for (line, left) in [
+            ("-fsanitize=memory -c a.c", true),
+            ("-fsanitize=undefined,memory -c a.c", true),
+            ("-fsanitize=address -c a.c", false),
+        ] {
+            assert_eq!(scan_line(line).foreign_target, left, "{line}");
+        }
+    }
+
+    #[test]
     fn code_without_a_c_library_is_freestanding() {
         for (line, freestanding) in [
             ("-ffreestanding -c a.c", true),
