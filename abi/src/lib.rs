@@ -14,22 +14,42 @@
 //! c = tls.cursor; n = c + 8 * words;
 //! if n > tls.limit { c = bf_flush(words); n = c + 8 * words }      // cold
 //! tls.cursor = n;
-//! c[0] = &segment;
-//! ... before each access i: c[1 + word_of(i)] = address (and length, for the entries that carry one)
+//! c[0] = header;
+//! ... before each access: c[entry.word] = address - entry.offset (and length, for the entries that carry one)
 //! ```
 //!
-//! The runtime hands out zeroed buffers, so a word that is still zero when the buffer is read stands for an access that
-//! did not happen: a fault, a `longjmp` out of a signal handler, or an inactive lane of a masked operation. A zero
-//! where a header is expected is skipped.
+//! The header is the address of the segment's description plus `words`, or plus 0 if that is not below [`SEGMENT_ALIGN`]:
+//! a reader finds the next header without a look at the description.
+//!
+//! Accesses whose addresses differ by a constant share a word, which is stored before the first of them.
+//!
+//! A loop of one block, whose number of iterations is known before it starts and whose accesses all move by the same
+//! number of bytes from one iteration to the next, is recorded once, before it starts, by a segment of kind
+//! [`Segment::STREAM`]:
+//!
+//! ```text
+//! c[0] = header; c[1] = number of iterations;
+//! ... for each entry: c[entry.word] = address in the first iteration - entry.offset; c[entry.word + 1] = stride, bytes
+//! ```
+//!
+//! Its accesses are: all entries in order with the addresses of the first iteration, all entries with those of the
+//! second, and so on. Address arithmetic wraps around at 2^64.
+//!
+//! The runtime hands out zeroed buffers, so an address word that is still zero when the buffer is read stands for
+//! accesses that did not happen: a fault, a `longjmp` out of a signal handler, or an inactive lane of a masked operation.
+//! A zero where a header is expected is skipped.
 #![forbid(unsafe_code)]
 
 use core::ffi::c_char;
 
 /// Version of every layout on this page; the runtime refuses (ignores, with a line in the log) modules of another one.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// Most words, header included, that one segment may reserve; the pass splits longer segments.
 pub const MAX_SEGMENT_WORDS: u32 = 1024;
+
+/// Alignment of every [`Segment`], bytes: a header's bits below it are not part of the address.
+pub const SEGMENT_ALIGN: u64 = 32;
 
 /// Thread-local [`Tls`], initial-exec.
 pub const TLS_SYMBOL: &str = "bf_tls";
@@ -53,7 +73,7 @@ pub struct Tls {
     pub reserved: [u64; 6],
 }
 
-/// Static description of one segment, writable data in the object file; `n_entries` words of type `u32` follow it.
+/// Static description of one segment, writable data in the object file; `n_entries` of type [`Entry`] follow it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Segment {
@@ -61,13 +81,51 @@ pub struct Segment {
     pub id: u32,
     /// Number of entries that follow the struct.
     pub n_entries: u32,
-    /// Words the segment reserves: 1 + the sum of its entries' words. At most [`MAX_SEGMENT_WORDS`].
+    /// Words the segment reserves, header included. At most [`MAX_SEGMENT_WORDS`].
     pub words: u32,
     /// 1-based index into the module's callee names: the segment ends in a direct call of that function, which this
     /// module only declares. 0: it does not.
     pub callee: u32,
     /// The module it belongs to.
     pub module: *const Module,
+    /// [`Segment::ONCE`] or [`Segment::STREAM`].
+    pub kind: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl Segment {
+    /// What to add to its address for a header.
+    #[must_use]
+    pub const fn mark(words: u32) -> u64 {
+        if (words as u64) < SEGMENT_ALIGN { words as u64 } else { 0 }
+    }
+
+    /// The address that a header holds, and the words if it tells them.
+    #[must_use]
+    pub const fn of_header(header: u64) -> (u64, Option<u32>) {
+        let words = header % SEGMENT_ALIGN;
+        (header - words, if words == 0 { None } else { Some(words as u32) })
+    }
+
+    /// Its entries happen once.
+    pub const ONCE: u32 = 0;
+    /// Its entries happen once in each iteration of a loop; they are [`Op::Load`] and [`Op::Store`] only.
+    pub const STREAM: u32 = 1;
+    /// Where a stream's number of iterations stands.
+    pub const COUNT_WORD: u32 = 1;
+}
+
+/// One access of a segment, or one that makes several.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is: see [`Op`].
+    pub what: u32,
+    /// The first of its words; the header is word 0.
+    pub word: u32,
+    /// Added to the address word. Zero for all but [`Op::Load`] and [`Op::Store`].
+    pub offset: i32,
 }
 
 /// Static description of one translation unit.
@@ -100,7 +158,7 @@ pub struct Module {
     pub reserved: [u32; 5],
 }
 
-/// What one entry of a segment stands for: bits 31..28 of the `u32`.
+/// What one entry of a segment stands for: bits 31..28 of [`Entry::what`].
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -120,16 +178,16 @@ pub enum Op {
 impl Op {
     /// Shift of the operation within an entry.
     pub const SHIFT: u32 = 28;
-    /// Largest size, in bytes, that fits in an entry.
+    /// Largest size, in bytes, that fits in [`Entry::what`].
     pub const MAX_SIZE: u32 = (1 << Self::SHIFT) - 1;
 
-    /// The entry for this operation on `size` bytes.
+    /// [`Entry::what`] for this operation on `size` bytes.
     #[must_use]
-    pub const fn entry(self, size: u32) -> u32 {
+    pub const fn what(self, size: u32) -> u32 {
         ((self as u32) << Self::SHIFT) | size
     }
 
-    /// Words that an entry of this operation takes in the buffer.
+    /// Words that an entry of this operation has in the buffer, outside of streams.
     #[must_use]
     pub const fn words(self) -> u32 {
         match self {
@@ -139,10 +197,10 @@ impl Op {
         }
     }
 
-    /// The operation of an entry; `None` for a value no version of this crate wrote.
+    /// The operation that [`Entry::what`] names; `None` for a value no version of this crate wrote.
     #[must_use]
-    pub const fn of(entry: u32) -> Option<Self> {
-        Some(match entry >> Self::SHIFT {
+    pub const fn of(what: u32) -> Option<Self> {
+        Some(match what >> Self::SHIFT {
             0 => Self::Load,
             1 => Self::Store,
             2 => Self::LoadRange,

@@ -1,24 +1,26 @@
 //! The engine alone, on traces in memory.
 
+use crate::clock::nanoseconds;
 use crate::simulator::Hierarchy;
-use crate::{median, table, traces};
+use crate::{median, recorded, table, traces};
 use anyhow::{Context as _, Result};
-use bf_stack::{Bucket, Engine, Limits, Plain, Reference, Stack};
-use std::time::Instant;
+use bf_stack::{Binned, Bucket, Engine, Histograms, Limits, Plain, Reference, Stack};
 
 /// What to run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// References per trace.
     #[arg(long, default_value_t = REFERENCES)]
-    references: usize,
+    pub(crate) references: usize,
     /// Traces to run; all if none is named.
-    traces: Vec<String>,
+    pub(crate) traces: Vec<String>,
 }
 
 const REFERENCES: usize = 10_000_000;
 /// The plain walk is given this many references at most: it takes microseconds for each.
 const PLAIN: usize = 20_000;
+/// References handed over at a time.
+pub(crate) const CHUNK: usize = 8192;
 
 impl Default for Args {
     fn default() -> Self {
@@ -26,51 +28,84 @@ impl Default for Args {
     }
 }
 
-/// Prints the table.
+/// Prints the tables.
 ///
 /// # Errors
-/// There is no trace of a given name.
+/// There is no trace of a given name, or a program cannot be recorded.
 pub fn run(args: &Args, rounds: usize) -> Result<()> {
-    let names: Vec<_> = match args.traces.is_empty() {
-        true => traces::NAMES.to_vec(),
-        false => args.traces.iter().map(String::as_str).collect(),
-    };
-    let mut table = table(&["trace", "engine ns", "one hierarchy ns", "ratio", "plain walk ns", "L1/L2/L3 miss %"]);
-    for name in names {
-        let trace = traces::make(name, args.references)
-            .with_context(|| format!("no trace {name}; there are {}", traces::NAMES.join(", ")))?;
-        table.add_row(row(name, &trace, rounds));
+    let mut costs = table(&["trace", "engine ns", "one hierarchy ns", "ratio", "plain walk ns", "L1/L2/L3 miss %"]);
+    let mut depths = table(&["trace", "on top %", "1 to 63 %", "64 to 319 %", "deeper %", "cold %"]);
+    for name in &names(&args.traces) {
+        let trace = trace(name, args.references)?;
+        eprintln!("measuring {name}");
+        let (cost, histograms) = row(&trace, rounds);
+        costs.add_row([name.clone()].into_iter().chain(cost));
+        depths.add_row([name.clone()].into_iter().chain(shares(&histograms)));
     }
-    println!("{table}");
+    println!("{costs}\n\nDistances d_0:\n\n{depths}");
     Ok(())
 }
 
-fn row(name: &str, references: &[Reference], rounds: usize) -> [String; 6] {
+/// The traces asked for: all if none is, but for recorded ones where that is not possible.
+pub(crate) fn names(asked: &[String]) -> Vec<String> {
+    if !asked.is_empty() {
+        return asked.to_vec();
+    }
+    let recorded = if recorded::possible() { &recorded::NAMES[..] } else { &[] };
+    if recorded.is_empty() {
+        eprintln!("no valgrind: leaving out {}", recorded::NAMES.join(", "));
+    }
+    recorded.iter().chain(&traces::NAMES).map(|&name| name.to_owned()).collect()
+}
+
+/// A trace of any kind.
+pub(crate) fn trace(name: &str, references: usize) -> Result<Vec<Reference>> {
+    if recorded::NAMES.contains(&name) {
+        return recorded::make(name, references).with_context(|| format!("failed to record {name}"));
+    }
+    let known = || recorded::NAMES.into_iter().chain(traces::NAMES).collect::<Vec<_>>().join(", ");
+    traces::make(name, references).with_context(|| format!("no trace {name}; there are {}", known()))
+}
+
+fn row(references: &[Reference], rounds: usize) -> ([String; 5], Histograms) {
     let (mut engine_ns, mut simulator_ns) = (Vec::new(), Vec::new());
-    let mut misses = [0; 3];
+    let (mut misses, mut histograms) = ([0; 3], Histograms::default());
     for _ in 0..rounds {
         let mut engine = Stack::new(Limits::default());
-        engine_ns.push(nanoseconds(references, |part| engine.feed(part, Bucket::FIRST)));
+        engine_ns.push(each(references, |part| engine.feed(part, Bucket::FIRST)));
+        histograms = engine.histograms().remove(0).1;
+        drop(engine);
         let mut hierarchy = Hierarchy::new();
-        simulator_ns.push(nanoseconds(references, |part| hierarchy.feed(part)));
+        simulator_ns.push(each(references, |part| hierarchy.feed(part)));
         misses = hierarchy.misses();
     }
     let mut plain = Plain::new(Limits::default());
-    let plain_ns = nanoseconds(&references[..PLAIN.min(references.len())], |part| plain.feed(part, Bucket::FIRST));
+    let plain_ns = each(&references[..PLAIN.min(references.len())], |part| plain.feed(part, Bucket::FIRST));
     let (engine, simulator) = (median(engine_ns), median(simulator_ns));
     let percent = misses.map(|count| format!("{:.1}", 100.0 * count as f64 / references.len() as f64));
-    [
-        name.to_owned(),
+    let cells = [
         format!("{engine:.1}"),
         format!("{simulator:.1}"),
         format!("{:.2}", engine / simulator),
         format!("{plain_ns:.0}"),
         percent.join(" / "),
-    ]
+    ];
+    (cells, histograms)
 }
 
-fn nanoseconds(references: &[Reference], mut feed: impl FnMut(&[Reference])) -> f64 {
-    let start = Instant::now();
-    references.chunks(8192).for_each(&mut feed);
-    start.elapsed().as_nanos() as f64 / references.len() as f64
+/// CPU time of one reference.
+pub(crate) fn each(references: &[Reference], mut feed: impl FnMut(&[Reference])) -> f64 {
+    nanoseconds(|| references.chunks(CHUNK).for_each(&mut feed)) / references.len() as f64
+}
+
+/// What a trace is: how deep its references go.
+fn shares(histograms: &Histograms) -> [String; 5] {
+    let within = |from: u64, to: u64| {
+        let bins = histograms.full.distances.iter().flatten();
+        bins.filter(|bin: &&Binned| (from..to).contains(&bin.lo)).map(|bin| bin.count).sum::<u64>()
+    };
+    let all: u64 = histograms.references.iter().sum();
+    let cold = histograms.cold.iter().sum();
+    [within(0, 1), within(1, 64), within(64, 320), within(320, u64::MAX), cold]
+        .map(|count| format!("{:.1}", 100.0 * count as f64 / all as f64))
 }

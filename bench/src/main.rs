@@ -1,9 +1,18 @@
 //! Measures, never asserts: speed as ratios within one run, alternating what is compared, medians of the rounds.
 #![forbid(unsafe_code)]
 
+mod brute;
+mod clock;
+mod cost;
 mod engine;
+mod exact;
+mod memory;
+mod plots;
 mod programs;
+mod recorded;
+mod sampling;
 mod simulator;
+mod sink;
 mod traces;
 
 use clap::Parser;
@@ -25,18 +34,38 @@ struct Args {
 enum What {
     /// Nanoseconds per reference of the engine, beside a simulator of one hierarchy and the plain list walk.
     Engine(engine::Args),
+    /// The engine compared with brute force on 100 million references, once.
+    Exact(exact::Args),
+    /// The engine's cost against footprint, set counts, ways, line sizes and threads; its memory for each line.
+    Cost(cost::Args),
+    /// What it adds to the engine's cost to break misses down by the place in the program.
+    Sink(engine::Args),
+    /// One measurement of `cost memory`.
+    #[command(hide = true)]
+    Touch(memory::Args),
     /// CPU time and memory of whole programs as ratios to native, beside Cachegrind.
     Programs(programs::Args),
+    /// Errors, intervals and cost of sampling, beside the exact run.
+    Sampling(sampling::Args),
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     match args.what {
         Some(What::Engine(engine)) => engine::run(&engine, args.rounds),
+        Some(What::Exact(exact)) => exact::run(&exact),
+        Some(What::Cost(cost)) => cost::run(&cost, args.rounds),
+        Some(What::Sink(sink)) => sink::run(&sink, args.rounds),
+        Some(What::Touch(touch)) => memory::touch(&touch),
         Some(What::Programs(programs)) => programs::run(&programs, args.rounds),
+        Some(What::Sampling(sampling)) => sampling::run(&sampling, args.rounds),
         None => {
             engine::run(&engine::Args::default(), args.rounds)?;
-            programs::run(&programs::Args::default(), args.rounds)
+            sink::run(&engine::Args::default(), args.rounds)?;
+            cost::run(&cost::Args::default(), args.rounds)?;
+            exact::run(&exact::Args::default())?;
+            programs::run(&programs::Args::default(), args.rounds)?;
+            sampling::run(&sampling::Args::default(), args.rounds)
         }
     }
 }

@@ -7,6 +7,7 @@ use bf_tests::sandbox::{self, Build};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 use wait4::Wait4 as _;
 
 /// What to run.
@@ -17,21 +18,22 @@ pub struct Args {
 }
 
 /// A program, its arguments, what its standard input reads, and the exit code it has when all is well.
-struct Run {
-    program: PathBuf,
-    args: Vec<String>,
-    input: Option<PathBuf>,
+pub(crate) struct Run {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) input: Option<PathBuf>,
     code: i32,
 }
 
 const NAMES: [&str; 8] = ["sqlite", "lua", "zlib", "clipper", "stencil", "matmul", "molecular", "lookup"];
 
 /// How a program is run; index 0 is what the others are compared with.
-const VARIANTS: [&str; 5] = ["native", "plugin", "counting", "full", "cachegrind"];
+const VARIANTS: [&str; 6] = ["native", "plugin", "counting", "full", "helper", "cachegrind"];
 
 #[derive(Clone, Copy, Default)]
 struct Cost {
     cpu_s: f64,
+    wall_s: f64,
     memory_mib: f64,
 }
 
@@ -51,6 +53,8 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
         "plugin x",
         "counting x",
         "full x",
+        "helper x",
+        "helper wall x",
         "cachegrind x",
         "full/cachegrind",
         "native MiB",
@@ -78,6 +82,7 @@ fn row(name: &str, rounds: usize) -> Result<Vec<String>> {
     let cpu: Vec<_> = costs.iter().map(|costs| median(costs.iter().map(|cost| cost.cpu_s))).collect();
     let memory = |variant: usize| median(costs[variant].iter().map(|cost| cost.memory_mib));
     let ratio = |variant: usize| format!("{:.1}", cpu[variant] / cpu[0]);
+    let wall = |variant: usize| median(costs[variant].iter().map(|cost| cost.wall_s));
     Ok(vec![
         name.to_owned(),
         format!("{:.2}", cpu[0]),
@@ -86,7 +91,9 @@ fn row(name: &str, rounds: usize) -> Result<Vec<String>> {
         ratio(2),
         ratio(3),
         ratio(4),
-        format!("{:.2}", cpu[3] / cpu[4]),
+        format!("{:.1}", wall(4) / wall(0)),
+        ratio(5),
+        format!("{:.2}", cpu[3] / cpu[5]),
         format!("{:.0}", memory(0)),
         format!("{:.0}", memory(3)),
     ])
@@ -113,22 +120,27 @@ fn measure(variant: &str, native: &Run, bf: &Run, folder: &Path, profile: &Path)
     match variant {
         "plugin" => command.env("BF_DISABLE", "1"),
         "counting" => command.env("BF_LINE_SIZE", "none"),
-        _ => command.env("BF_PROFILE", profile),
+        "helper" => command.env("BF_PROFILE", profile).env("BF_THREADS", "1"),
+        _ => command.env("BF_PROFILE", profile).env("BF_THREADS", "0"),
     };
     if let Some(input) = &native.input {
         command.stdin(File::open(input)?);
     }
     command.current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    let begin = Instant::now();
     let child = command.spawn().with_context(|| format!("failed to run {command:?}"))?;
     let end = child.wait4()?;
+    let wall_s = begin.elapsed().as_secs_f64();
     ensure!(end.status.code() == Some(native.code), "{command:?} ended with {}", end.status);
     Ok(Cost {
+        wall_s,
         cpu_s: (end.rusage.utime + end.rusage.stime).as_secs_f64(),
         memory_mib: end.rusage.maxrss as f64 / (1 << 20) as f64,
     })
 }
 
-fn program(name: &str, build: Build) -> Result<Run> {
+/// How to run a program, built.
+pub(crate) fn program(name: &str, build: Build) -> Result<Run> {
     let run = |program: PathBuf, args: &[&str]| Run {
         program,
         args: args.iter().map(|&arg| arg.to_owned()).collect(),

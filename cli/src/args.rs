@@ -2,7 +2,7 @@
 
 use bf_postproc::{
     Cache, Scope, Ways,
-    replay::{DinSize, Format as TraceFormat},
+    replay::{DinSize, Format as TraceFormat, Sample},
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -150,6 +150,19 @@ fn bytes(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{text}` is no line size"))
 }
 
+/// A sampling rate, as given and as it is taken.
+#[derive(Clone, Debug)]
+pub struct Rate {
+    /// What the user wrote.
+    pub text: String,
+    /// `None` for all.
+    pub sample: Option<Sample>,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    Ok(Rate { sample: Sample::parse(text)?, text: text.to_owned() })
+}
+
 /// `bf sweep`
 #[derive(Debug, Args)]
 pub struct SweepArguments {
@@ -232,6 +245,9 @@ pub struct ReplayArguments {
     /// Keep distances below N with more than one set; without: that of a bf trace, else 64
     #[arg(long, value_name = "N")]
     pub max_ways: Option<u32>,
+    /// Follow only this part of all lines (0.01, 1/64) and estimate from them; without: all
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub sample: Option<Rate>,
     /// Format: din, lackey, json or bf; without: found out
     #[arg(long, value_name = "FORMAT")]
     pub from: Option<TraceFormat>,
@@ -270,6 +286,9 @@ pub struct RunArguments {
     /// Let the program write its accesses too: sets BF_TRACE
     #[arg(long, value_name = "FILE")]
     pub trace: Option<OsString>,
+    /// Follow only this part of all lines (0.01, 1/64): sets BF_SAMPLE
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub sample: Option<Rate>,
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,

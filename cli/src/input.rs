@@ -51,6 +51,9 @@ pub fn merged(paths: &[PathBuf], salvage: bool) -> Result<Profile, Failure> {
     if profiles.len() == 1 {
         return Ok(profiles.remove(0));
     }
+    bf_profile::check_mergeable(&profiles).map_err(|error| {
+        Failure::Failed(format!("failed to take several profiles as one: {error}; --each asks them one by one"))
+    })?;
     let before: usize = profiles.iter().map(|profile| profile.processes.len()).sum();
     let profile = bf_profile::merge(profiles);
     if profile.processes.len() < before {
@@ -59,7 +62,18 @@ pub fn merged(paths: &[PathBuf], salvage: bool) -> Result<Profile, Failure> {
     Ok(profile)
 }
 
+/// One file. Where its stacks end before the program did, whoever reads an answer must know.
 fn read(path: &Path, salvage: bool) -> Result<Profile, Failure> {
+    let profile = read_silently(path, salvage)?;
+    for process in &profile.processes {
+        for line in process.log.iter().filter(|line| line.starts_with("truncated: ")) {
+            remark(&format!("{} ({}): {line}", process.meta.executable, process.meta.pid));
+        }
+    }
+    Ok(profile)
+}
+
+fn read_silently(path: &Path, salvage: bool) -> Result<Profile, Failure> {
     if !salvage {
         return bf_profile::read_file(path).map_err(|error| match error {
             bf_profile::Error::Truncated { .. } | bf_profile::Error::Corrupt { .. } => {

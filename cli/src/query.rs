@@ -7,7 +7,7 @@ use crate::{
     machine,
     output::{number, percent, print, row, table},
 };
-use bf_postproc::{Answer, Cache, LevelAnswer, Query, size};
+use bf_postproc::{Answer, Cache, LevelAnswer, Query, sampled::Interval, size};
 use serde_json::Value;
 
 /// Answers a hierarchy for every profile.
@@ -68,7 +68,7 @@ pub fn levels(answer: &Answer) -> String {
         ("size", |level| size::format(level.size_bytes)),
         ("ways x sets, line", |level| format!("{} x {}, {}", level.ways, level.sets, level.line_bytes)),
         ("scope", |level| level.scope.to_string()),
-        ("model", |level| level.model.name().to_owned() + if level.exact { ", exact" } else { "" }),
+        ("model", model),
         ("accesses", |level| number(level.references)),
         ("hits", |level| number(level.hits)),
         ("misses", |level| number(level.misses)),
@@ -82,6 +82,11 @@ pub fn levels(answer: &Answer) -> String {
     let mut add = |name: &str, figure: &dyn Fn(&LevelAnswer) -> String| {
         rows.push([name.to_owned()].into_iter().chain(answer.levels.iter().map(figure)).collect());
     };
+    let sampled = answer.levels.iter().any(|level| level.sampled.is_some());
+    if sampled {
+        add("  95 % interval of it", &|level| ratios(level));
+        add("misses, 95 % interval", &|level| interval(level.sampled.as_ref().map(|sampled| sampled.misses)));
+    }
     add("  loads", &|level| number(level.load_misses));
     add("  stores", &|level| number(level.store_misses));
     add("  cold", &|level| number(level.cold));
@@ -91,6 +96,9 @@ pub fn levels(answer: &Answer) -> String {
         add("hits beyond full", &|level| optional(level.hits_beyond_full));
     }
     add("write-backs", &|level| number(level.writebacks));
+    if sampled {
+        add("  95 % interval", &|level| interval(level.sampled.as_ref().map(|sampled| sampled.writebacks)));
+    }
     add("dirty at the end", &|level| number(level.resident_dirty));
     add("traffic below", &|level| size::human(level.traffic_bytes));
     let header = ["".to_owned()].into_iter().chain(answer.levels.iter().map(|level| level.name.clone())).collect();
@@ -104,6 +112,28 @@ pub fn levels(answer: &Answer) -> String {
         }
     }
     text + &spread(answer)
+}
+
+/// By which rule, and whether that leaves no doubt.
+fn model(level: &LevelAnswer) -> String {
+    let name = level.model.name();
+    match (&level.sampled, level.exact) {
+        (Some(_), _) => format!("{name}, sampled"),
+        (None, true) => format!("{name}, exact"),
+        (None, false) => name.to_owned(),
+    }
+}
+
+fn interval(interval: Option<Interval>) -> String {
+    interval.map_or_else(|| "-".to_owned(), |Interval { low, high }| format!("{} - {}", number(low), number(high)))
+}
+
+fn ratios(level: &LevelAnswer) -> String {
+    let ratios = level.sampled.as_ref().and_then(|sampled| sampled.global_miss_ratio);
+    ratios.map_or_else(
+        || "-".to_owned(),
+        |ratios| format!("{} - {}", percent(Some(ratios.low)).trim_end_matches(" %"), percent(Some(ratios.high))),
+    )
 }
 
 /// Least, median and greatest over the processes; nothing for a single one.

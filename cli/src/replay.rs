@@ -30,6 +30,9 @@ struct Answer {
     line_sizes: Vec<u32>,
     max_set_bits: u32,
     max_ways: u32,
+    /// Part of the lines that were followed; absent if all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampled: Option<f64>,
     profile_bytes: u64,
     remarks: Vec<String>,
 }
@@ -42,6 +45,7 @@ pub fn command(arguments: &ReplayArguments) -> Result<(), Failure> {
         line_sizes: Some(arguments.line_size.clone()).filter(|sizes| !sizes.is_empty()),
         max_set_bits: arguments.max_set_bits,
         max_ways: arguments.max_ways,
+        sample: arguments.sample.as_ref().and_then(|rate| rate.sample),
         format: arguments.from,
         din_size: arguments.din_size.into(),
     };
@@ -52,7 +56,9 @@ pub fn command(arguments: &ReplayArguments) -> Result<(), Failure> {
     }
     let profile_bytes = merge::write(&arguments.output, &replayed.profile)?;
     let process = &replayed.profile.processes[0];
-    let first = process.lines.first();
+    let whole = process.lines.iter().map(|data| (data.max_set_bits, data.max_ways));
+    let sampled = process.sampled.iter().map(|data| (data.max_set_bits, data.max_ways));
+    let (max_set_bits, max_ways) = whole.chain(sampled).next().unwrap_or_default();
     let answer = Answer {
         schema: "bf.replay/1",
         input: source.name,
@@ -60,20 +66,22 @@ pub fn command(arguments: &ReplayArguments) -> Result<(), Failure> {
         output: arguments.output.display().to_string(),
         accesses: process.meta.accesses,
         threads: process.meta.threads,
-        line_sizes: process.lines.iter().map(|data| data.line_bytes).collect(),
-        max_set_bits: first.map_or(0, |data| data.max_set_bits),
-        max_ways: first.map_or(0, |data| data.max_ways),
+        line_sizes: process.line_sizes().collect(),
+        max_set_bits,
+        max_ways,
+        sampled: process.sampled.first().map(|data| 0.5_f64.powi(data.sampling.rate_bits as i32)),
         profile_bytes,
         remarks: replayed.remarks,
     };
     let text = |answer: &Answer| {
         format!(
-            "{}: {} of {} from {} ({}), {}\n",
+            "{}: {} of {} from {} ({}){}, {}\n",
             answer.output,
             counted(answer.accesses, "access").replace("accesss", "accesses"),
             counted(answer.threads.into(), "thread"),
             answer.input,
             answer.format,
+            answer.sampled.map_or_else(String::new, |rate| format!(", 1 line in {} followed", 1.0 / rate)),
             size::human(answer.profile_bytes)
         )
     };

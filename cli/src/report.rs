@@ -11,6 +11,7 @@ use crate::{
 use bf_postproc::{
     Answer,
     curve::{self, CurvePoint, Knee},
+    query::answerable,
     size,
 };
 use bf_profile::{EndReason, Machine, Meta, Process};
@@ -32,6 +33,9 @@ struct Report {
     /// Answer of the hierarchy; null if there is none, with the reason below.
     query: Option<Answer>,
     query_error: Option<String>,
+    /// Why caches of the hierarchy are left out of the answer, which a sampled profile does not tell; absent if none is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<String>,
     curve_line_bytes: u32,
     curve: Vec<CurvePoint>,
     knees: Vec<Knee>,
@@ -62,6 +66,9 @@ struct ProcessReport {
     log: Vec<String>,
     tags: Vec<String>,
     line_sizes: Vec<u32>,
+    /// Part of the lines that were followed; absent if all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampled: Option<f64>,
 }
 
 /// A function that was called but not seen.
@@ -87,7 +94,9 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
 fn report(loaded: &Loaded, selector: &str) -> Result<Report, Failure> {
     let hierarchy = machine::resolve(selector, &loaded.profile)?;
     // A hierarchy that the profile was not recorded for is no reason to keep the rest back.
-    let (query, query_error) = match query::answer(loaded, hierarchy.caches, Some(hierarchy.label), &[]) {
+    let (caches, refused) = answerable(&loaded.profile, &hierarchy.caches);
+    let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    let (query, query_error) = match query::answer(loaded, caches, Some(hierarchy.label), &[]) {
         Ok(answer) => (Some(answer), None),
         Err(error) => (None, Some(error.to_string())),
     };
@@ -98,6 +107,7 @@ fn report(loaded: &Loaded, selector: &str) -> Result<Report, Failure> {
         processes: loaded.profile.processes.iter().map(process).collect(),
         query,
         query_error,
+        refused,
         curve_line_bytes,
         knees: curve::knees(&curve),
         curve,
@@ -105,7 +115,7 @@ fn report(loaded: &Loaded, selector: &str) -> Result<Report, Failure> {
 }
 
 fn process(process: &Process) -> ProcessReport {
-    let Process { meta, machine: Machine { cpu, .. }, uninstrumented, log, tags, lines } = process;
+    let Process { meta, machine: Machine { cpu, .. }, uninstrumented, log, tags, .. } = process;
     let Meta { executable, command, pid, parent, host, rank, version, start_ns, .. } = meta.clone();
     let Meta { elapsed_ns, aslr, threads, accesses, dropped, modules, .. } = meta.clone();
     let (end, signal) = match meta.end {
@@ -141,7 +151,8 @@ fn process(process: &Process) -> ProcessReport {
         uninstrumented_calls: uninstrumented.iter().map(|callee| callee.calls).sum(),
         log: log.clone(),
         tags: tags.iter().filter(|tag| !tag.is_empty()).cloned().collect(),
-        line_sizes: lines.iter().map(|data| data.line_bytes).collect(),
+        line_sizes: process.line_sizes().collect(),
+        sampled: process.sampled.first().map(|data| 0.5_f64.powi(data.sampling.rate_bits as i32)),
     }
 }
 
@@ -162,6 +173,10 @@ fn text(report: &Report) -> String {
         }
         (None, Some(error)) => text += &format!("No answer for the hierarchy: {error}\n"),
         (None, None) => {}
+    }
+    if !report.refused.is_empty() {
+        text += "Left out; the levels below are answered as if they were the nearest:\n";
+        report.refused.iter().for_each(|why| text += &format!("  {why}\n"));
     }
     text + &working_sets(report) + &log(&report.processes) + &next(report)
 }
@@ -194,7 +209,7 @@ fn one(process: &ProcessReport) -> String {
     fact(
         "recorded",
         format!(
-            "{} by {}, {}",
+            "{} by {}, {}{}",
             plural(process.accesses, "access", "accesses"),
             counted(process.threads.into(), "thread"),
             match process.line_sizes.as_slice() {
@@ -202,7 +217,8 @@ fn one(process: &ProcessReport) -> String {
                 sizes => {
                     format!("in lines of {} bytes", sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))
                 }
-            }
+            },
+            process.sampled.map_or_else(String::new, |rate| format!(", of which 1 in {} followed", 1.0 / rate))
         ),
     );
     if process.dropped > 0 {
@@ -314,9 +330,13 @@ fn next(report: &Report) -> String {
         .first()
         .is_none_or(|process| process.line_sizes.contains(&64) || process.line_sizes.len() == 1);
     let line = if usual { String::new() } else { format!(":{line}") };
-    format!(
-        "\nNext\n  bf query {profile}{more} --cache L1=32K:8{line} --cache L2=1M:16{line}\n  \
-         bf query {profile}{more} --machine zen3-milan       (bf machines lists them)\n  \
-         bf sweep {profile}{more} --size 4K..256M --ways 1,8,full --plot mrc.svg\n"
-    )
+    let query = if report.processes.iter().any(|process| process.sampled.is_some()) {
+        format!("  bf query {profile}{more} --cache L3=32M:16{line}\n")
+    } else {
+        format!(
+            "  bf query {profile}{more} --cache L1=32K:8{line} --cache L2=1M:16{line}\n  \
+             bf query {profile}{more} --machine zen3-milan       (bf machines lists them)\n"
+        )
+    };
+    format!("\nNext\n{query}  bf sweep {profile}{more} --size 4K..256M --ways 1,8,full --plot mrc.svg\n")
 }

@@ -21,6 +21,9 @@ pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
             command.env(name, value);
         }
     }
+    if let Some(rate) = &arguments.sample {
+        command.env("BF_SAMPLE", &rate.text);
+    }
     let error = command.exec();
     // As shells say it: 127 for a program that is not there, 126 for one that cannot be run.
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };

@@ -58,6 +58,19 @@ fn counted_ways(ways: u64) -> String {
     format!("{ways} way{}", if ways == 1 { "" } else { "s" })
 }
 
+/// A miss ratio, and how sure it is if it is no exact count.
+fn ratio(point: &Point) -> String {
+    let ratio = percent(point.miss_ratio);
+    match point.sampled.as_ref().and_then(|sampled| sampled.global_miss_ratio) {
+        Some(ends) => {
+            let half = percent(Some((ends.high - ends.low) / 2.0));
+            format!("{} ±{half}", ratio.trim_end_matches(" %"))
+        }
+        None if point.exact => ratio,
+        None => ratio + "~",
+    }
+}
+
 /// Miss ratios: a table for each line size, sizes down and associativities across.
 fn text(answer: &SweepAnswer) -> String {
     let mut text = format!("{}\n", answer.profiles.join(" "));
@@ -80,7 +93,7 @@ fn text(answer: &SweepAnswer) -> String {
         sizes.sort_unstable();
         let cell = |size: u64, column: &String| {
             let point = points.iter().find(|point| point.size_bytes == size && series(point) == *column);
-            point.map_or_else(String::new, |point| percent(point.miss_ratio) + if point.exact { "" } else { "~" })
+            point.map_or_else(String::new, |point| ratio(point))
         };
         let rows = sizes.iter().map(|&size| {
             [size::format(size)].into_iter().chain(columns.iter().map(|column| cell(size, column))).collect()
@@ -88,7 +101,10 @@ fn text(answer: &SweepAnswer) -> String {
         let header = [format!("line {line}")].into_iter().chain(columns.iter().cloned()).collect();
         text += &format!("\n{}", table(header, rows.collect()));
     }
-    if answer.points.iter().any(|point| !point.exact) {
+    if answer.points.iter().any(|point| point.sampled.is_some()) {
+        text += "± is half of the interval that holds the true ratio with 95 % confidence\n";
+    }
+    if answer.points.iter().any(|point| !point.exact && point.sampled.is_none()) {
         text += "~ is no exact count: hashed, bounded or interpolated (--format json says which, with bounds)\n";
     }
     if let Some(because) = &answer.skipped_because {

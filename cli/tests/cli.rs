@@ -305,6 +305,78 @@ fn traces_are_read_from_stdin_and_compressed_files() {
     }
 }
 
+/// A folder with `whole.bfp` and `sampled.bfp` of the same trace: 4 MB stored line by line, twice.
+fn sampled() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let trace: String = (0..1 << 17).map(|i| format!("w {:x} 8\n", i % (1 << 16) * 64)).collect();
+    fs::write(folder.path().join("t.din"), trace).unwrap();
+    stdout(&bf(folder.path(), &["replay", "t.din", "-o", "whole.bfp"]));
+    let said = stdout(&bf(folder.path(), &["replay", "t.din", "-o", "sampled.bfp", "--sample", "0.05"]));
+    assert!(said.contains("131,072 accesses of 1 thread from t.din (din), 1 line in 16 followed"), "{said}");
+    folder
+}
+
+#[test]
+fn sampled_answers_have_intervals_and_exact_ones_do_not() {
+    let folder = sampled();
+    let ask = |profile, format| {
+        bf(folder.path(), &["query", profile, "--cache", "L2=1M:16", "--cache", "L3=8M:full", "--format", format])
+    };
+    let (whole, sampled) = (json(&ask("whole.bfp", "json")), json(&ask("sampled.bfp", "json")));
+    for (whole, sampled) in whole["levels"].as_array().unwrap().iter().zip(sampled["levels"].as_array().unwrap()) {
+        assert!(whole.get("sampled").is_none());
+        assert_eq!((&sampled["exact"], &sampled["sampled"]["rate"]), (&false.into(), &0.0625.into()));
+        for figure in ["misses", "cold", "writebacks", "resident_dirty"] {
+            let interval = &sampled["sampled"][figure];
+            let ends = interval["low"].as_u64().unwrap()..=interval["high"].as_u64().unwrap();
+            assert!(ends.contains(&whole[figure].as_u64().unwrap()), "{figure}: {} {ends:?}", whole[figure]);
+        }
+    }
+    let text = stdout(&ask("sampled.bfp", "text"));
+    assert!(text.contains("lru, sampled") && text.contains("95 % interval"), "{text}");
+    assert!(text.contains("L2: estimated from 1 set in 16"), "{text}");
+    let csv = stdout(&ask("sampled.bfp", "csv"));
+    assert!(csv.lines().next().unwrap().contains("sampled_misses_low,sampled_misses_high"), "{csv}");
+    let sweep = stdout(&bf(folder.path(), &["sweep", "sampled.bfp", "--size", "64K..4M", "--ways", "1,full"]));
+    assert!(sweep.contains('±') && sweep.contains("combinations skipped"), "{sweep}");
+}
+
+#[test]
+fn what_a_sample_does_not_tell_is_refused() {
+    let folder = sampled();
+    let (code, message) = failure(&bf(folder.path(), &["query", "sampled.bfp", "--cache", "L1=32K:8"]));
+    assert!(code == 1 && message.contains("sample of 1 line in 16") && message.contains("BF_SAMPLE"), "{message}");
+    for command in [&["query", "whole.bfp", "sampled.bfp"][..], &["merge", "whole.bfp", "sampled.bfp", "-o", "m.bfp"]] {
+        let (code, message) = failure(&bf(folder.path(), command));
+        assert!(code == 1 && message.contains("recorded whole") && message.contains("--each"), "{message}");
+    }
+    let report = stdout(&bf(folder.path(), &["report", "sampled.bfp", "--machine", "skylake-sp"]));
+    assert!(report.contains("of which 1 in 16 followed") && report.contains("Left out"), "{report}");
+    let report = json(&bf(folder.path(), &["report", "sampled.bfp", "--machine", "skylake-sp", "--format", "json"]));
+    assert_eq!(report["refused"].as_array().unwrap().len(), 1);
+    let names: Vec<_> = report["query"]["levels"].as_array().unwrap().iter().map(|level| &level["name"]).collect();
+    assert_eq!(names, ["L2", "L3"]);
+}
+
+#[test]
+fn sampling_rates_that_cannot_be_are_refused() {
+    let folder = golden();
+    for rate in ["0", "2", "abc", "-1"] {
+        for command in [&["replay", "golden.din", "-o", "x.bfp"][..], &["run"]] {
+            let rate = format!("--sample={rate}");
+            let output = bf(folder.path(), &[command, &[&rate, "true"]].concat());
+            assert_eq!(output.status.code(), Some(2));
+            assert!(String::from_utf8_lossy(&output.stderr).contains("sampling rate"), "{output:?}");
+        }
+    }
+    // All lines are no sample.
+    stdout(&bf(folder.path(), &["replay", "golden.din", "-o", "x.bfp", "--sample", "1"]));
+    assert_eq!(
+        json(&bf(folder.path(), &["query", "x.bfp", "--cache", "L1=64:full", "--format", "json"]))["levels"][0]["exact"],
+        true
+    );
+}
+
 #[test]
 fn a_closed_pipe_is_success() {
     let folder = golden();
@@ -330,6 +402,8 @@ fn run_becomes_the_program() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status), Some(11));
     let output = run(&["-o", "p.%p.bfp", "--trace", "t.bft", "--", "sh", "-c", "echo $BF_PROFILE $BF_TRACE"]);
     assert_eq!(stdout(&output), "p.%p.bfp t.bft\n");
+    let output = run(&["--sample", "1/64", "--", "sh", "-c", "echo $BF_SAMPLE"]);
+    assert_eq!(stdout(&output), "1/64\n");
     let flags = |arguments: &[&str]| stdout(&run(&[arguments, &["cat", "/proc/self/personality"]].concat()));
     assert_eq!(u32::from_str_radix(flags(&["--no-aslr", "--"]).trim(), 16).unwrap() & 0x4_0000, 0x4_0000);
     let (code, message) = failure(&run(&["--", "./missing"]));

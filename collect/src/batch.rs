@@ -1,11 +1,11 @@
-//! Accesses in program order, and their cutting into references.
+//! Accesses in program order, as they were recorded: what happens in a loop is not written out.
 
-use bf_stack::Reference;
+use crate::shape::{Shape, What};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Length of the pieces in which `memcpy` is modelled, bytes.
 const PIECE: u64 = 4096;
-/// Line references handed to an engine at a time: bounds the scratch space whatever the length of a range.
-const CHUNK: usize = 4096;
 
 /// One access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +18,89 @@ pub struct Access {
     pub store: bool,
 }
 
+impl Access {
+    /// `None` for size 0. What would lie past the end of the address space is cut off.
+    fn new(address: u64, size: u64, store: bool) -> Option<Self> {
+        let room = (u64::MAX - address).saturating_add(1);
+        let size = size.min(room).min(u64::MAX >> 1);
+        (size > 0).then_some(Self { address, size, store })
+    }
+}
+
+/// Where recorded words come from.
+pub trait Shapes {
+    /// How many words the record with this header has, the header included.
+    fn words(&self, header: u64) -> u32;
+    /// A number that stands for its shape. Called once for each record.
+    fn number(&mut self, header: u64) -> u32;
+    /// The shape of that number.
+    fn shape(&mut self, number: u32) -> Arc<Shape>;
+}
+
 /// Accesses of one thread in program order. Reusable: [`Batch::clear`] keeps the memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Address, and `size << 1 | store`.
-    accesses: Vec<(u64, u64)>,
+    /// Records: a [`Tag`], then what it says.
+    words: Vec<u64>,
+    shapes: Vec<Arc<Shape>>,
+    /// By number of a shape.
+    known: Vec<Known>,
+    /// Where the tag is to which single accesses are being added.
+    singles: Option<usize>,
+    accesses: u64,
+}
+
+/// What a batch knows of a shape.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// 1 + its index in the batch's shapes; 0 if it is not there.
+    place: u32,
+    /// The accesses of a record of it; `NONE`: they have to be counted.
+    accesses: u32,
+}
+
+impl Known {
+    const NONE: u32 = u32::MAX;
+}
+
+/// First word of a record.
+#[derive(Clone, Copy)]
+struct Tag(u64);
+
+impl Tag {
+    /// Nothing.
+    const NONE: u64 = 0;
+    /// Single accesses, as many as the upper half says: each an address and `size << 1 | store`.
+    const SINGLES: u64 = 1;
+    /// From here on: shapes, by index; in the upper half 1 if some step did not happen.
+    const SHAPES: u64 = 2;
+
+    const fn shape(index: u32, holes: bool) -> u64 {
+        (Self::SHAPES + index as u64) | (holes as u64) << 32
+    }
+
+    const fn kind(self) -> u64 {
+        self.0 & 0xffff_ffff
+    }
+
+    const fn upper(self) -> u64 {
+        self.0 >> 32
+    }
+}
+
+/// One record of a batch.
+#[derive(Clone, Copy)]
+pub(crate) enum Record<'a> {
+    /// Accesses: each an address and `size << 1 | store`.
+    Singles(&'a [u64]),
+    /// `words`, the header's place included, of a shape; `index` tells the shapes of one batch apart.
+    Shaped { shape: &'a Shape, index: u64, words: &'a [u64], whole: bool },
 }
 
 impl Batch {
+    /// Accesses after which [`Batch::append`] hands the batch on.
+    pub const MOST: u64 = 1 << 16;
+
     /// An empty batch.
     #[must_use]
     pub fn new() -> Self {
@@ -35,65 +110,266 @@ impl Batch {
     /// One access of `size` bytes; size 0 is no access. What would lie past the end of the address space is cut off.
     #[inline]
     pub fn access(&mut self, address: u64, size: u64, store: bool) {
-        if size == 0 {
-            return;
-        }
-        let room = (u64::MAX - address).saturating_add(1);
-        let size = size.min(room).min(u64::MAX >> 1);
-        self.accesses.push((address, size << 1 | u64::from(store)));
+        let Some(access) = Access::new(address, size, store) else { return };
+        let tag = *self.singles.get_or_insert_with(|| {
+            self.words.push(Tag::SINGLES);
+            self.words.len() - 1
+        });
+        self.words[tag] += 1 << 32;
+        self.words.extend([access.address, access.size << 1 | u64::from(store)]);
+        self.accesses += 1;
     }
 
     /// A `memcpy` or `memmove`: pieces of 4096 bytes from the start, each a load range then a store range.
     pub fn copy(&mut self, to: u64, from: u64, size: u64) {
-        let mut done = 0;
-        while done < size {
-            let piece = PIECE.min(size - done);
-            self.access(from.wrapping_add(done), piece, false);
-            self.access(to.wrapping_add(done), piece, true);
-            done += piece;
+        copy(to, from, size, |access| self.access(access.address, access.size, access.store));
+    }
+
+    /// Takes recorded words: records one after the other, each a header, which `shapes` knows, and the words of its shape;
+    /// a zero where a header is expected is skipped. Returns how many words it took: the last record may not be all there.
+    ///
+    /// Whenever there would be more than [`Batch::MOST`] accesses, they go to `feed` and are forgotten here; what is left
+    /// at the end stays. `feed` may take what the batch holds.
+    pub fn append(
+        &mut self,
+        words: impl Iterator<Item = u64>,
+        shapes: &mut impl Shapes,
+        mut feed: impl FnMut(&mut Self),
+    ) -> usize {
+        self.singles = None;
+        let (mut from, mut taken) = (self.words.len(), 0);
+        let mut at = from;
+        self.words.extend(words);
+        let mut zero = self.next_zero(from);
+        while let Some(&header) = self.words.get(at) {
+            if header == 0 {
+                at += 1;
+                continue;
+            }
+            let next = at + shapes.words(header) as usize;
+            if next > self.words.len() {
+                break;
+            }
+            let number = shapes.number(header);
+            let known = self.known(number, shapes);
+            if zero < at {
+                zero = self.next_zero(at);
+            }
+            let (holes, accesses) = match known.accesses {
+                Known::NONE => self.examine(known, at..next),
+                _ if zero < next => self.examine(known, at..next),
+                accesses => (false, accesses.into()),
+            };
+            self.words[at] = Tag::shape(known.place - 1, holes);
+            if self.accesses.saturating_add(accesses) > Self::MOST {
+                // What comes after this record waits.
+                let rest = self.words.split_off(next);
+                self.in_parts(at, number, shapes, &mut feed);
+                self.words = rest;
+                taken += next - from;
+                (from, at) = (0, 0);
+                zero = self.next_zero(0);
+            } else {
+                self.accesses += accesses;
+                at = next;
+            }
+        }
+        self.words.truncate(at);
+        taken + at - from
+    }
+
+    /// Hands on what there is and then the record at `last`, which is not counted yet, a stream in parts.
+    fn in_parts(&mut self, last: usize, number: u32, shapes: &mut impl Shapes, feed: &mut impl FnMut(&mut Self)) {
+        let mut record = self.words.split_off(last);
+        self.hand_on(feed);
+        let shape = shapes.shape(number);
+        let (each, mut left) = (count(&shape, &record), shape.iterations(&record));
+        while left > 0 && each > 0 {
+            let part = left.min((Self::MOST / each).max(1));
+            record[0] = Tag::shape(self.known(number, shapes).place - 1, shape.has_holes(&record));
+            if shape.stream {
+                record[Shape::COUNT as usize] = part;
+            }
+            self.words.extend_from_slice(&record);
+            self.accesses = part * each;
+            self.hand_on(feed);
+            shape.advance(&mut record, part);
+            left -= part;
         }
     }
 
-    /// The accesses.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Access> + '_ {
-        self.accesses.iter().map(|&(address, word)| Access { address, size: word >> 1, store: word & 1 != 0 })
+    fn hand_on(&mut self, feed: &mut impl FnMut(&mut Self)) {
+        if self.accesses > 0 {
+            feed(self);
+        }
+        self.clear();
+    }
+
+    /// Where the first zero is from there on.
+    fn next_zero(&self, from: usize) -> usize {
+        const MANY: usize = 64;
+        let words = &self.words[from..];
+        // Without a branch for each word, so that it is done in vectors.
+        let some = |words: &[u64]| words.iter().fold(false, |some, &word| some | (word == 0));
+        let found = words.chunks(MANY).position(some).and_then(|chunk| {
+            let begin = chunk * MANY;
+            Some(begin + words[begin..].iter().position(|&word| word == 0)?)
+        });
+        found.map_or(usize::MAX, |position| from + position)
+    }
+
+    /// Whether some step of the record there did not happen, and how many accesses it stands for.
+    fn examine(&self, known: Known, record: Range<usize>) -> (bool, u64) {
+        let (shape, record) = (&*self.shapes[known.place as usize - 1], &self.words[record]);
+        let holes = shape.has_holes(record);
+        let each = if shape.plain && !holes { shape.steps.len() as u64 } else { count(shape, record) };
+        (holes, shape.iterations(record).saturating_mul(each))
+    }
+
+    /// What there is to know of the shape of this number.
+    #[inline]
+    fn known(&mut self, number: u32, shapes: &mut impl Shapes) -> Known {
+        match self.known.get(number as usize) {
+            Some(&known) if known.place > 0 => known,
+            _ => self.learn(number, shapes),
+        }
+    }
+
+    #[cold]
+    fn learn(&mut self, number: u32, shapes: &mut impl Shapes) -> Known {
+        if self.known.len() <= number as usize {
+            self.known.resize(number as usize + 1, Known::default());
+        }
+        let shape = shapes.shape(number);
+        let simple = shape.plain && !shape.stream;
+        let accesses = if simple { shape.steps.len() as u32 } else { Known::NONE };
+        self.shapes.push(shape);
+        let known = Known { place: self.shapes.len() as u32, accesses };
+        self.known[number as usize] = known;
+        known
+    }
+
+    /// Gives all accesses to `take`.
+    pub fn for_each(&self, mut take: impl FnMut(Access)) {
+        self.records().for_each(|record| record.for_each(&mut take));
     }
 
     /// Accesses since the last `clear`.
     #[must_use]
     pub fn accesses(&self) -> u64 {
-        self.accesses.len() as u64
+        self.accesses
     }
 
-    /// Forgets everything.
+    /// Forgets all accesses; shapes stay known.
     pub fn clear(&mut self) {
-        self.accesses.clear();
+        self.words.clear();
+        self.singles = None;
+        self.accesses = 0;
     }
 
-    /// The references to lines of `1 << shift` bytes, in order, in chunks.
-    pub(crate) fn references(&self, shift: u32, scratch: &mut Vec<Reference>, mut feed: impl FnMut(&[Reference])) {
-        scratch.clear();
-        for access in self.iter() {
-            let last = (access.address + (access.size - 1)) >> shift;
-            for line in access.address >> shift..=last {
-                if scratch.len() == CHUNK {
-                    feed(scratch);
-                    scratch.clear();
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        let mut rest = self.words.as_slice();
+        core::iter::from_fn(move || {
+            loop {
+                let tag = Tag(*rest.first()?);
+                let len = match tag.kind() {
+                    Tag::NONE => 1,
+                    Tag::SINGLES => 1 + 2 * tag.upper() as usize,
+                    kind => self.shapes[(kind - Tag::SHAPES) as usize].words as usize,
+                };
+                let words;
+                (words, rest) = rest.split_at(len);
+                match tag.kind() {
+                    Tag::NONE => {}
+                    Tag::SINGLES => return Some(Record::Singles(&words[1..])),
+                    kind => {
+                        let index = kind - Tag::SHAPES;
+                        let shape = &self.shapes[index as usize];
+                        return Some(Record::Shaped { shape, index, words, whole: tag.upper() == 0 });
+                    }
                 }
-                scratch.push(Reference::new(line, access.store));
+            }
+        })
+    }
+}
+
+impl Record<'_> {
+    /// Gives all accesses to `take`.
+    pub(crate) fn for_each(self, take: &mut impl FnMut(Access)) {
+        match self {
+            Self::Singles(words) => {
+                for single in words.as_chunks().0 {
+                    let &[address, word] = single;
+                    take(Access { address, size: word >> 1, store: word & 1 != 0 });
+                }
+            }
+            Self::Shaped { shape, words, .. } => {
+                (0..shape.iterations(words)).for_each(|iteration| steps(shape, words, iteration, take));
             }
         }
-        feed(scratch);
+    }
+}
+
+/// The accesses of one iteration, the only one outside of streams.
+fn steps(shape: &Shape, words: &[u64], iteration: u64, take: &mut impl FnMut(Access)) {
+    for step in &shape.steps {
+        let word = |index: u32| words[(step.word + index) as usize];
+        if word(0) == 0 {
+            continue;
+        }
+        let moved = if shape.stream { word(1).wrapping_mul(iteration) } else { 0 };
+        let address = word(0).wrapping_add_signed(step.offset.into()).wrapping_add(moved);
+        let access = match step.what {
+            What::Load(size) => Access::new(address, size.into(), false),
+            What::Store(size) => Access::new(address, size.into(), true),
+            What::LoadRange => Access::new(address, word(1), false),
+            What::StoreRange => Access::new(address, word(1), true),
+            What::Copy if word(1) == 0 => None,
+            What::Copy => {
+                copy(word(0), word(1), word(2), &mut *take);
+                None
+            }
+        };
+        access.into_iter().for_each(&mut *take);
+    }
+}
+
+/// How many accesses a record stands for, in each iteration.
+fn count(shape: &Shape, words: &[u64]) -> u64 {
+    let of = |step: &crate::Step| {
+        let word = |index: u32| words[(step.word + index) as usize];
+        match step.what {
+            _ if word(0) == 0 => 0,
+            What::Load(size) | What::Store(size) => u64::from(size > 0),
+            What::LoadRange | What::StoreRange => u64::from(word(1) > 0),
+            What::Copy if word(1) == 0 => 0,
+            What::Copy => 2 * word(2).div_ceil(PIECE),
+        }
+    };
+    shape.steps.iter().map(of).sum()
+}
+
+fn copy(to: u64, from: u64, size: u64, mut take: impl FnMut(Access)) {
+    let mut done = 0;
+    while done < size {
+        let piece = PIECE.min(size - done);
+        let load = Access::new(from.wrapping_add(done), piece, false);
+        let store = Access::new(to.wrapping_add(done), piece, true);
+        load.into_iter().chain(store).for_each(&mut take);
+        done += piece;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::references::Scratch;
 
     fn lines(batch: &Batch, shift: u32) -> Vec<(u64, bool)> {
         let mut lines = Vec::new();
-        batch.references(shift, &mut Vec::new(), |part| lines.extend(part.iter().map(|r| (r.line(), r.is_store()))));
+        batch.references(shift, &mut Scratch::default(), |chunk| {
+            lines.extend(chunk.references.iter().map(|r| (r.line(), r.is_store())));
+        });
         lines
     }
 
@@ -111,9 +387,11 @@ mod tests {
     fn a_copy_is_cut_into_pieces_from_its_start() {
         let mut batch = Batch::new();
         batch.copy(0x20000, 0x10020, 5000);
-        let cut: Vec<_> = batch.iter().map(|a| (a.address, a.size, a.store)).collect();
+        let mut cut = Vec::new();
+        batch.for_each(|a| cut.push((a.address, a.size, a.store)));
         let want = [(0x10020, 4096, false), (0x20000, 4096, true), (0x11020, 904, false), (0x21000, 904, true)];
         assert_eq!(cut, want);
+        assert_eq!(batch.accesses(), 4);
     }
 
     #[test]

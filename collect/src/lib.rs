@@ -6,8 +6,15 @@
 
 mod batch;
 mod convert;
+mod pipeline;
+mod references;
+mod sample;
 mod session;
+mod shape;
+mod stacks;
 
-pub use batch::{Access, Batch};
-pub use bf_stack::{Bucket, Limits};
+pub use batch::{Access, Batch, Shapes};
+pub use bf_stack::{Bucket, Instructions, Limits};
+pub use sample::Sample;
 pub use session::{Config, Session, Snapshot};
+pub use shape::{Shape, Step, What};

@@ -1,16 +1,23 @@
 //! Slots and their stacks.
 //!
-//! Concurrency: a slot's stacks stand behind a mutex that its thread takes once per batch and others only for a
-//! snapshot. The global stacks stand behind another, always taken after a slot's, so the two cannot deadlock, and the
-//! order in which batches take it is the order of the global stack.
+//! Two ways lead to them. [`Session::feed`] analyses a batch at once, on the calling thread. [`Session::hand_over`] leaves
+//! it to helper threads ([`crate::pipeline`]), once [`Session::pipelined`] was called. Both keep the order of the batches
+//! of a slot, and the order in which batches came is the order of the global stacks.
+//!
+//! Concurrency: stacks stand behind one mutex a part, taken for one batch at a time. Who feeds holds the slot's `turn` too,
+//! so that the stacks of a slot can be copied between two of its batches. Locks are taken by trying again and again: in
+//! a process that runs out of memory one may stay locked for good, and then the session is closed and nobody waits.
+//! `parking_lot` is no choice: a thread that waits there gets thread-local data with a destructor, which the C library
+//! registers on the program's heap, and helper threads have no C library at all.
 
-use crate::{Batch, convert};
-use bf_profile::{LineData, Owner, StackData};
-use bf_stack::{Bucket, Engine, Limits, Reference, Stack};
-use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
+use crate::pipeline::{Job, Pipeline};
+use crate::stacks::Stacks;
+use crate::{Batch, Sample};
+use bf_profile::{LineData, SampledLines};
+use bf_stack::{Bucket, Instructions, Limits};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 /// What a session keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,11 +26,15 @@ pub struct Config {
     pub line_sizes: Vec<u32>,
     /// Bounds of the exact part.
     pub limits: Limits,
+    /// Which lines are followed; `None`: all.
+    pub sample: Option<Sample>,
+    /// The instructions engines use; `None`: the best there are.
+    pub instructions: Option<Instructions>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { line_sizes: vec![64], limits: Limits::default() }
+        Self { line_sizes: vec![64], limits: Limits::default(), sample: None, instructions: None }
     }
 }
 
@@ -38,36 +49,59 @@ impl Config {
 /// What a session knows at some moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The profile's line data; bucket b is tag b - 1.
+    /// The profile's line data; bucket b is tag b - 1. Empty if lines are sampled.
     pub lines: Vec<LineData>,
+    /// The same if lines are sampled.
+    pub sampled: Vec<SampledLines>,
     /// Slots that made at least one access, counted or not.
     pub threads: u32,
     /// Counted accesses.
     pub accesses: u64,
+    /// Counted accesses that came when no more memory could be taken: no stack has them.
+    pub skipped: u64,
     /// References no stack could take.
     pub dropped: u64,
     /// Stacks left out because their owner did not let go of them in time.
     pub missing: u32,
 }
 
-/// The stacks of one slot, or the global ones: one engine per line size.
-#[derive(Clone, Debug)]
-struct Stacks {
-    engines: Vec<Stack>,
-    scratch: Vec<Reference>,
-    used: bool,
+/// The stacks of one slot, or the global ones.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    /// Held by who feeds all parts.
+    turn: Mutex<()>,
+    /// All line sizes together, or one part for each.
+    parts: Vec<Mutex<Stacks>>,
+}
+
+impl Owner {
+    pub(crate) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+}
+
+/// Slots and who has them.
+#[derive(Debug, Default)]
+struct Slots {
+    owners: Vec<Arc<Owner>>,
+    /// Those whose thread ended.
+    free: Vec<u32>,
 }
 
 /// All stacks of one process. Shared by its threads; each slot must be fed by one thread at a time.
 #[derive(Debug)]
 pub struct Session {
     config: Config,
-    slots: RwLock<Vec<Arc<Mutex<Stacks>>>>,
-    /// Slots whose thread ended.
-    free: Mutex<Vec<u32>>,
+    /// What each part of an owner keeps.
+    parts: Vec<Config>,
+    slots: Mutex<Slots>,
     /// Absent while there is only one slot, which is then the same.
-    global: Mutex<Option<Stacks>>,
+    global: OnceLock<Arc<Owner>>,
+    pipeline: OnceLock<Pipeline>,
     accesses: AtomicU64,
+    skipped: AtomicU64,
+    /// Whether no more memory may be taken.
+    full: fn() -> bool,
     closed: AtomicBool,
 }
 
@@ -75,30 +109,48 @@ impl Session {
     /// No slots yet.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        let parts = vec![config.clone()];
         Self {
             config,
-            slots: RwLock::default(),
-            free: Mutex::default(),
-            global: Mutex::new(None),
+            parts,
+            slots: Mutex::default(),
+            global: OnceLock::new(),
+            pipeline: OnceLock::new(),
             accesses: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+            full: || false,
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// Keeps the line sizes apart, so that several threads can work on the stacks of one slot. Before the first slot.
+    #[must_use]
+    pub fn apart(mut self) -> Self {
+        let of = |&line_bytes: &u32| Config { line_sizes: vec![line_bytes], ..self.config.clone() };
+        if !self.config.line_sizes.is_empty() {
+            self.parts = self.config.line_sizes.iter().map(of).collect();
+        }
+        self
+    }
+
+    /// Stops the stacks where `full` says so; from then on accesses are counted and nothing more. Asked often.
+    #[must_use]
+    pub fn limited_by(mut self, full: fn() -> bool) -> Self {
+        self.full = full;
+        self
     }
 
     /// For when a thread will never let go of what it holds: whoever waits gives up, and feeding and slots do nothing.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        if let Some(pipeline) = self.pipeline.get() {
+            pipeline.close();
+        }
     }
 
     /// Takes a lock, unless the session was closed.
-    fn wait<G>(&self, take: impl Fn(Duration) -> Option<G>) -> Option<G> {
-        const LOOK: Duration = Duration::from_millis(100);
-        while !self.closed.load(Ordering::Acquire) {
-            if let Some(guard) = take(LOOK) {
-                return Some(guard);
-            }
-        }
-        None
+    fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> Option<MutexGuard<'a, T>> {
+        try_until(mutex, || self.closed.load(Ordering::Acquire))
     }
 
     /// What it keeps.
@@ -107,39 +159,71 @@ impl Session {
         &self.config
     }
 
+    /// Whether there ever were two threads at a time: then the order of batches means something.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.global.get().is_some()
+    }
+
     /// A place for a new thread: that of a thread that ended if there is one, with its contents, else a new one.
     /// Slot 0 is the first. Once there are two the global stacks exist and have slot 0's contents and counts.
     pub fn take_slot(&self) -> u32 {
-        if let Some(slot) = self.wait(|time| self.free.try_lock_for(time)).and_then(|mut free| free.pop()) {
-            return slot;
-        }
-        self.wait(|time| self.slots.try_write_for(time)).map_or(0, |mut slots| self.add_slot(&mut slots))
+        let Some(mut slots) = self.lock(&self.slots) else { return 0 };
+        slots.free.pop().unwrap_or_else(|| self.add_slot(&mut slots))
     }
 
     /// The thread on this slot ended.
     pub fn release_slot(&self, slot: u32) {
-        if let Some(mut free) = self.wait(|time| self.free.try_lock_for(time)) {
-            free.push(slot);
+        if let Some(mut slots) = self.lock(&self.slots) {
+            slots.free.push(slot);
         }
     }
 
     /// Makes sure that slots 0 ..= slot exist, for traces that number their threads.
     pub fn ensure_slot(&self, slot: u32) {
-        let mut slots = self.slots.write();
-        while slots.len() <= slot as usize {
+        let Some(mut slots) = self.lock(&self.slots) else { return };
+        while slots.owners.len() <= slot as usize {
             self.add_slot(&mut slots);
         }
     }
 
-    fn add_slot(&self, slots: &mut Vec<Arc<Mutex<Stacks>>>) -> u32 {
-        if let [only] = slots.as_slice()
-            && let Some(only) = self.wait(|time| only.try_lock_for(time))
-            && let Some(mut global) = self.wait(|time| self.global.try_lock_for(time))
-        {
-            *global = Some(only.clone());
+    fn add_slot(&self, slots: &mut Slots) -> u32 {
+        if let [only] = slots.owners.as_slice() {
+            match self.pipeline.get() {
+                Some(pipeline) => pipeline.at_rest(|job| self.analyse(job), || self.begin_global(only)),
+                None => self.begin_global(only),
+            }
         }
-        slots.push(Arc::new(Mutex::new(Stacks::new(&self.config))));
-        slots.len() as u32 - 1
+        let slot = slots.owners.len() as u32;
+        let parts = self.parts.iter().map(|config| Mutex::new(Stacks::new(config))).collect();
+        let owner = Arc::new(Owner { turn: Mutex::new(()), parts });
+        if let Some(pipeline) = self.pipeline.get() {
+            pipeline.add(Some(slot), &owner);
+        }
+        slots.owners.push(owner);
+        slot
+    }
+
+    fn begin_global(&self, only: &Owner) {
+        let Some(_turn) = self.lock(&only.turn) else { return };
+        let copy = |part: &Mutex<Stacks>| self.lock(part).map(|stacks| Mutex::new(stacks.clone()));
+        let Some(parts) = only.parts.iter().map(copy).collect() else { return };
+        let global = Arc::new(Owner { turn: Mutex::new(()), parts });
+        if let Some(pipeline) = self.pipeline.get() {
+            pipeline.add(None, &global);
+        }
+        // There was none: slots are added one at a time.
+        let _ = self.global.set(global);
+    }
+
+    /// From now on batches may be handed over; helper threads call [`Session::help`]. No slot may be fed meanwhile.
+    pub fn pipelined(&self) {
+        let Some(slots) = self.lock(&self.slots) else { return };
+        let pipeline = Pipeline::new();
+        (0..).zip(&slots.owners).for_each(|(slot, owner)| pipeline.add(Some(slot), owner));
+        self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
+        // If there is one, it stays.
+        let _ = self.pipeline.set(pipeline);
     }
 
     /// Feeds one batch of the thread on `slot`. Batches enter the global stacks in the order of the calls.
@@ -147,82 +231,157 @@ impl Session {
     /// # Panics
     /// If there is no such slot.
     pub fn feed(&self, slot: u32, batch: &Batch, bucket: Bucket) {
-        let Some(slots) = self.wait(|time| self.slots.try_read_for(time)) else { return };
-        let stacks = Arc::clone(&slots[slot as usize]);
+        let Some(slots) = self.lock(&self.slots) else { return };
+        let owner = Arc::clone(&slots.owners[slot as usize]);
         drop(slots);
-        let Some(mut stacks) = self.wait(|time| stacks.try_lock_for(time)) else { return };
-        stacks.feed(batch, bucket, &self.config);
-        let Some(mut global) = self.wait(|time| self.global.try_lock_for(time)) else { return };
-        if let Some(global) = global.as_mut() {
-            global.feed(batch, bucket, &self.config);
+        let Some(_turn) = self.lock(&owner.turn) else { return };
+        let taken = (0..self.parts.len()).map(|part| self.feed_part(&owner, part, batch, bucket));
+        let all = taken.fold(true, |all, taken| all & taken);
+        if let Some(global) = self.global.get()
+            && let Some(_turn) = self.lock(&global.turn)
+        {
+            for part in 0..self.parts.len() {
+                self.feed_part(global, part, batch, bucket);
+            }
         }
-        if bucket != Bucket::UNCOUNTED {
-            self.accesses.fetch_add(batch.accesses(), Ordering::Relaxed);
+        self.count(batch, bucket, all);
+    }
+
+    /// Whether all of the batch was taken.
+    fn feed_part(&self, owner: &Owner, part: usize, batch: &Batch, bucket: Bucket) -> bool {
+        let stacks = self.lock(&owner.parts[part]);
+        stacks.is_some_and(|mut stacks| stacks.feed(batch, bucket, &self.parts[part], self.full))
+    }
+
+    fn count(&self, batch: &Batch, bucket: Bucket, all: bool) {
+        if bucket == Bucket::UNCOUNTED {
+            return;
+        }
+        self.accesses.fetch_add(batch.accesses(), Ordering::Relaxed);
+        if !all {
+            self.skipped.fetch_add(batch.accesses(), Ordering::Relaxed);
         }
     }
 
-    /// The histograms so far, with the end-of-run parts computed as if the run ended now; feeding may go on. Waits for
-    /// each lock at most `patience`, for callers that may have interrupted its holder.
+    fn analyse(&self, job: &Job) {
+        let all = self.feed_part(&job.owner, job.part, &job.item.batch, job.item.bucket);
+        if job.is_first() {
+            self.count(&job.item.batch, job.item.bucket, all);
+        }
+    }
+
+    /// Leaves a batch of the thread on `slot` to the helpers and empties it. Batches enter the global stacks in the order of
+    /// the calls. Where helpers fall behind, this thread works too.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn hand_over(&self, slot: u32, batch: &mut Batch, bucket: Bucket) {
+        match self.pipeline.get() {
+            Some(pipeline) => pipeline.submit(slot, batch, bucket, |job| self.analyse(job)),
+            None => self.feed(slot, batch, bucket),
+        }
+        batch.clear();
+    }
+
+    /// Does a helper's work until the session is closed, or until `rested`, which is called whenever there was nothing to do
+    /// for `time`, says that it should end.
+    pub fn help(&self, time: Duration, rested: impl Fn() -> bool) {
+        if let Some(pipeline) = self.pipeline.get() {
+            pipeline.help(time, |job| self.analyse(job), rested);
+        }
+    }
+
+    /// Waits, and helps, until all that was handed over is analysed; `false` if nothing went on for `patience`.
+    pub fn settle(&self, patience: Duration) -> bool {
+        self.pipeline.get().is_none_or(|pipeline| pipeline.settle(patience, |job| self.analyse(job)))
+    }
+
+    /// The histograms so far, with the end-of-run parts computed as if the run ended now; feeding may go on. What was handed
+    /// over and is not analysed yet is not in it: see [`Session::settle`]. Waits for each lock at most `patience`, for
+    /// callers that may have interrupted its holder.
     #[must_use]
     pub fn snapshot(&self, patience: Duration) -> Snapshot {
-        let mut snapshot = Snapshot { accesses: self.accesses.load(Ordering::Relaxed), ..Snapshot::default() };
-        snapshot.lines = self.config.line_sizes.iter().map(|&line_bytes| self.line_data(line_bytes)).collect();
-        let Some(slots) = self.slots.try_read_for(patience) else {
+        let mut snapshot = Snapshot {
+            accesses: self.accesses.load(Ordering::Relaxed),
+            skipped: self.skipped.load(Ordering::Relaxed),
+            ..Snapshot::empty(&self.config)
+        };
+        let Some(owners) = lock_for(&self.slots, patience).map(|slots| slots.owners.clone()) else {
             snapshot.missing += 1;
             return snapshot;
         };
-        for (slot, stacks) in (0..).zip(slots.iter()) {
-            match stacks.try_lock_for(patience) {
-                Some(stacks) => {
-                    snapshot.threads += u32::from(stacks.used);
-                    snapshot.add(Owner::Slot(slot), &stacks);
-                }
-                None => snapshot.missing += 1,
-            }
+        for (slot, owner) in (0..).zip(&owners) {
+            let used = snapshot.add_owner(bf_profile::Owner::Slot(slot), owner, patience);
+            snapshot.threads += u32::from(used);
         }
-        match self.global.try_lock_for(patience) {
-            Some(global) => global.iter().for_each(|global| snapshot.add(Owner::Global, global)),
-            None => snapshot.missing += 1,
+        if let Some(global) = self.global.get() {
+            snapshot.add_owner(bf_profile::Owner::Global, global, patience);
         }
         snapshot
-    }
-
-    fn line_data(&self, line_bytes: u32) -> LineData {
-        let Limits { max_set_bits, max_ways } = self.config.limits;
-        LineData { line_bytes, max_set_bits, max_ways, stacks: Vec::new() }
     }
 }
 
 impl Snapshot {
-    fn add(&mut self, owner: Owner, stacks: &Stacks) {
-        for (line, engine) in self.lines.iter_mut().zip(&stacks.engines) {
-            self.dropped += engine.dropped();
-            line.stacks.extend(engine.histograms().into_iter().map(|(bucket, histograms)| StackData {
-                owner,
-                tag: u32::from(bucket.0) - 1,
-                histograms: convert::histograms(histograms),
-            }));
+    /// What a session of this configuration knows before anything happened.
+    #[must_use]
+    pub fn empty(config: &Config) -> Self {
+        let Limits { max_set_bits, max_ways } = config.limits;
+        let whole = |&line_bytes: &u32| LineData { line_bytes, max_set_bits, max_ways, stacks: Vec::new() };
+        let sizes = config.line_sizes.iter();
+        match config.sample {
+            None => Self { lines: sizes.map(whole).collect(), ..Self::default() },
+            Some(sample) => {
+                let sampled = sizes.map(|&line_bytes| sample.empty(line_bytes, config.limits)).collect();
+                Self { sampled, ..Self::default() }
+            }
+        }
+    }
+
+    /// Adds the stacks of an owner; whether they were ever fed.
+    fn add_owner(&mut self, name: bf_profile::Owner, owner: &Owner, patience: Duration) -> bool {
+        let mut used = false;
+        for (part, stacks) in owner.parts.iter().enumerate() {
+            match lock_for(stacks, patience) {
+                // A part is one line size, or there is one part.
+                Some(stacks) => {
+                    used |= stacks.used;
+                    stacks.add_to(name, part, self);
+                }
+                None => self.missing += 1,
+            }
+        }
+        used
+    }
+}
+
+/// Takes a lock, unless `given_up`.
+fn try_until<T>(mutex: &Mutex<T>, given_up: impl Fn() -> bool) -> Option<MutexGuard<'_, T>> {
+    const SPINS: u32 = 100;
+    let mut tries = 0;
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(guard)) => return Some(PoisonError::into_inner(guard)),
+            Err(TryLockError::WouldBlock) if tries < SPINS => {
+                tries += 1;
+                std::hint::spin_loop();
+            }
+            Err(TryLockError::WouldBlock) if given_up() => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(20)),
         }
     }
 }
 
-impl Stacks {
-    fn new(config: &Config) -> Self {
-        let engines = config.line_sizes.iter().map(|_| Stack::new(config.limits)).collect();
-        Self { engines, scratch: Vec::new(), used: false }
-    }
-
-    fn feed(&mut self, batch: &Batch, bucket: Bucket, config: &Config) {
-        self.used |= batch.accesses() > 0;
-        for (engine, line_bytes) in self.engines.iter_mut().zip(&config.line_sizes) {
-            batch.references(line_bytes.ilog2(), &mut self.scratch, |part| engine.feed(part, bucket));
-        }
-    }
+/// Takes a lock, unless that takes longer than `patience`.
+fn lock_for<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
+    let begin = Instant::now();
+    try_until(mutex, || begin.elapsed() > patience)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bf_profile::Owner;
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -277,8 +436,8 @@ mod tests {
         let session = Session::new(Config::default());
         let slot = session.take_slot();
         session.feed(slot, &batch(&[1]), Bucket::FIRST);
-        let held = Arc::clone(&session.slots.read()[0]);
-        let _held = held.lock();
+        let held = Arc::clone(&session.slots.lock().unwrap().owners[0]);
+        let _held = held.parts[0].lock();
         let snapshot = session.snapshot(Duration::from_millis(1));
         assert_eq!((snapshot.missing, snapshot.lines[0].stacks.len()), (1, 0));
     }
@@ -293,5 +452,139 @@ mod tests {
         let [stack] = snapshot.lines[0].stacks.as_slice() else { panic!("one stack") };
         assert_eq!((stack.tag, stack.histograms.cold, stack.histograms.references), (2, [0, 0], [1, 0]));
         assert_eq!(snapshot.accesses, 1);
+    }
+
+    /// What threads do: batches of lines, all under one bucket.
+    type Work = Vec<Vec<u64>>;
+
+    /// Each thread's work on its own slot, with so many helpers; without any, as the calls come.
+    fn analysed(threads: &[Work], helpers: usize, line_sizes: &[u32]) -> Snapshot {
+        let limits = Limits { max_set_bits: 4, max_ways: 4 };
+        let config = Config { line_sizes: line_sizes.to_vec(), limits, ..Config::default() };
+        let session = Session::new(config);
+        let session = if helpers > 1 { session.apart() } else { session };
+        let first = session.take_slot();
+        if helpers > 0 {
+            session.pipelined();
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..helpers {
+                scope.spawn(|| session.help(Duration::from_millis(1), || true));
+            }
+            let slots: Vec<_> =
+                std::iter::once(first).chain(threads[1..].iter().map(|_| session.take_slot())).collect();
+            std::thread::scope(|scope| {
+                for (slot, work) in slots.into_iter().zip(threads) {
+                    let session = &session;
+                    scope.spawn(move || {
+                        for lines in work {
+                            session.hand_over(slot, &mut batch(lines), Bucket::FIRST);
+                        }
+                    });
+                }
+            });
+            assert!(session.settle(PATIENCE));
+            session.close();
+        });
+        session.snapshot(PATIENCE)
+    }
+
+    fn private(snapshot: &Snapshot) -> Vec<LineData> {
+        let mut lines = snapshot.lines.clone();
+        lines.iter_mut().for_each(|line| line.stacks.retain(|stack| stack.owner != Owner::Global));
+        lines
+    }
+
+    fn work() -> impl proptest::strategy::Strategy<Value = Work> {
+        use proptest::collection::vec;
+        vec(vec(0_u64..200, 0..40), 0..80)
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(40))]
+
+        #[test]
+        fn helpers_change_nothing_for_one_thread(work in work()) {
+            let work = [work];
+            let alone = analysed(&work, 0, &[64, 128]);
+            for helpers in [1, 2, 3] {
+                proptest::prop_assert_eq!(&analysed(&work, helpers, &[64, 128]), &alone);
+            }
+        }
+
+        #[test]
+        fn helpers_change_no_private_stack(a in work(), b in work(), c in work()) {
+            let work = [a, b, c];
+            let alone = analysed(&work, 0, &[64, 128]);
+            let references = |snapshot: &Snapshot| -> Vec<_> {
+                let stacks = snapshot.lines.iter().flat_map(|line| &line.stacks);
+                stacks.map(|stack| (stack.owner, stack.histograms.references, stack.histograms.cold)).collect()
+            };
+            for helpers in [1, 2, 3] {
+                let helped = analysed(&work, helpers, &[64, 128]);
+                proptest::prop_assert_eq!(private(&helped), private(&alone));
+                proptest::prop_assert_eq!(references(&helped), references(&alone));
+                proptest::prop_assert_eq!((helped.accesses, helped.missing), (alone.accesses, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn every_line_size_sees_the_global_stack_in_one_order() {
+        // With lines of 64 and of 128 bytes that are the same lines, but for their names, so are the histograms.
+        let even = |seed: u64| (0..60).map(|i| (0..30).map(|j| (seed + i * j * j) % 97 * 2).collect()).collect();
+        let snapshot = analysed(&[even(1), even(2), even(3)], 3, &[64, 128]);
+        let full = |line: usize| {
+            let stacks = &snapshot.lines[line].stacks;
+            &stacks.iter().find(|stack| stack.owner == Owner::Global).unwrap().histograms.full
+        };
+        assert_eq!(full(0), full(1));
+    }
+
+    #[test]
+    fn the_global_stack_begins_between_two_batches() {
+        // Far more than the queue holds is on its way when the second slot is taken.
+        let session = Session::new(Config { limits: Limits { max_set_bits: 0, max_ways: 1 }, ..Config::default() });
+        let first = session.take_slot();
+        session.pipelined();
+        std::thread::scope(|scope| {
+            scope.spawn(|| session.help(Duration::from_millis(1), || true));
+            let feeder = scope.spawn(|| {
+                (0..500).for_each(|i| session.hand_over(first, &mut batch(&[i, i, i + 1]), Bucket::FIRST));
+            });
+            let second = session.take_slot();
+            session.hand_over(second, &mut batch(&[1000]), Bucket::FIRST);
+            feeder.join().unwrap();
+            assert!(session.settle(PATIENCE));
+            session.close();
+        });
+        let snapshot = session.snapshot(PATIENCE);
+        assert_eq!(cold(&snapshot), [(Owner::Slot(0), 501), (Owner::Slot(1), 1), (Owner::Global, 502)]);
+        assert_eq!(snapshot.accesses, 1501);
+    }
+
+    #[test]
+    fn full_memory_stops_stacks_and_not_counting() {
+        static FULL: AtomicBool = AtomicBool::new(false);
+        let session = Session::new(Config::default()).limited_by(|| FULL.load(Ordering::Relaxed));
+        let slot = session.take_slot();
+        session.feed(slot, &batch(&[1, 2]), Bucket::FIRST);
+        FULL.store(true, Ordering::Relaxed);
+        session.feed(slot, &batch(&[3, 4, 5]), Bucket::FIRST);
+        let snapshot = session.snapshot(PATIENCE);
+        assert_eq!((snapshot.accesses, snapshot.skipped), (5, 3));
+        assert_eq!(cold(&snapshot), [(Owner::Slot(0), 2)]);
+    }
+
+    #[test]
+    fn a_closed_session_lets_everybody_go() {
+        let session = Session::new(Config::default());
+        let slot = session.take_slot();
+        session.pipelined();
+        session.close();
+        // More than the queue holds, and nobody works.
+        (0..100).for_each(|i| session.hand_over(slot, &mut batch(&[i]), Bucket::FIRST));
+        assert!(!session.settle(PATIENCE));
+        session.help(PATIENCE, || true);
     }
 }

@@ -1,6 +1,6 @@
 //! What one instruction does to memory: an instruction in, its accesses out, in the order in which they count.
 
-use bf_abi::Op;
+use bf_abi::{Entry, Op};
 
 use crate::libc;
 use crate::llvm::{Instruction, Module, Type, Value};
@@ -33,15 +33,15 @@ pub(crate) enum Length {
 }
 
 impl Access {
-    /// The `u32`s that describe it in the segment.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = u32> {
-        let (entry, count) = match self {
-            Self::One { op, size, .. } => (op.entry(*size), 1),
-            Self::Range { op, .. } => (op.entry(0), 1),
-            Self::Copy { .. } => (Op::Copy.entry(0), 1),
-            Self::Lanes(lanes) => (lanes.op.entry(lanes.size), lanes.count),
+    /// The entries that describe it in the segment if its words begin at `word` and its address is `offset` behind that.
+    pub(crate) fn entries(&self, word: u32, offset: i32) -> impl Iterator<Item = Entry> {
+        let (what, count) = match self {
+            Self::One { op, size, .. } => (op.what(*size), 1),
+            Self::Range { op, .. } => (op.what(0), 1),
+            Self::Copy { .. } => (Op::Copy.what(0), 1),
+            Self::Lanes(lanes) => (lanes.op.what(lanes.size), lanes.count),
         };
-        core::iter::repeat_n(entry, count as usize)
+        (0..count).map(move |lane| Entry { what, word: word + lane, offset })
     }
 
     /// Words it takes in the buffer.

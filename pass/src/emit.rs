@@ -1,4 +1,4 @@
-//! Writes the recording of a segment into its function: reservation, header, and a word before each access.
+//! Writes the recording of a segment into its function: reservation, header, and words before the accesses.
 //!
 //! The words are addressed from the end of the reservation, which is the new cursor: then one value is live through a
 //! segment, and the slow path has one value to give back.
@@ -10,7 +10,7 @@ use bf_abi::{FLUSH_SYMBOL, TLS_SYMBOL, Tls};
 
 use crate::access::{Access, Length};
 use crate::llvm::{Builder, Instruction, Module, Predicate, Type, Value};
-use crate::segment::Segment;
+use crate::segment::{Content, Segment};
 
 /// Bytes of a word.
 const WORD: u64 = size_of::<u64>() as u64;
@@ -55,21 +55,24 @@ impl Emitter {
         }
     }
 
-    /// Writes one segment, whose static description is `header`.
-    pub(crate) fn segment(&self, function: Value, segment: &Segment, header: Value) {
+    /// Writes one segment, whose static description is `description`.
+    pub(crate) fn segment(&self, function: Value, segment: &Segment, description: Value) {
         let end = self.reserve(function, segment);
         let slot = |word: u32| {
             let back = (u64::from(segment.words) - u64::from(word)) * WORD;
             self.builder.offset(end, self.module.int(64, back.wrapping_neg()))
         };
-        self.builder.store(header, slot(0));
-        let mut word = 1;
-        for (instruction, access) in &segment.accesses {
-            self.builder.before(*instruction, function);
-            for (at, value) in (word..).zip(self.words(access)) {
+        let mark = bf_abi::Segment::mark(segment.words);
+        self.builder.store(self.builder.offset(description, self.module.int(64, mark)), slot(0));
+        for write in &segment.writes {
+            self.builder.before(write.before, function);
+            let values = match &write.content {
+                Content::Value(value) => vec![*value],
+                Content::Access(access) => self.words(access),
+            };
+            for (at, value) in (write.word..).zip(values) {
                 self.builder.store(value, slot(at));
             }
-            word += access.words();
         }
     }
 

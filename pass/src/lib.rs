@@ -21,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bf_abi::MODULE_FLAG;
 
-use crate::llvm::{Instruction, LLVMModuleRef, Module, Value};
+use crate::llvm::{Analyses, Instruction, LLVMModuleRef, Module, Value};
 use crate::options::Options;
 
 #[cfg(not(any(feature = "llvm22", feature = "llvm19")))]
@@ -60,13 +60,13 @@ pub const extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
 /// Instruments a module; called by the C++ shim. Returns whether the module changed.
 ///
 /// # Safety
-/// The module is live and nobody else uses it during the call.
+/// The module is live and nobody else uses it during the call; `analyses` is its function analysis manager.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bf_pass_run(module: LLVMModuleRef) -> bool {
+pub unsafe extern "C" fn bf_pass_run(module: LLVMModuleRef, analyses: *mut c_void) -> bool {
     // SAFETY:
-    // - the caller's promise is the one `Module::new` asks for; no handle outlives this call.
-    let module = unsafe { Module::new(module) };
-    match catch_unwind(AssertUnwindSafe(|| run(module))) {
+    // - the caller's promise is the one both ask for; no handle outlives this call.
+    let (module, analyses) = unsafe { (Module::new(module), Analyses::new(analyses)) };
+    match catch_unwind(AssertUnwindSafe(|| run(module, analyses))) {
         Ok(Ok(changed)) => changed,
         Ok(Err(message)) => {
             module.error(&format!("bf: {message}"));
@@ -87,13 +87,13 @@ struct Counts {
     accesses: usize,
 }
 
-fn run(module: Module) -> Result<bool, String> {
+fn run(module: Module, analyses: Analyses) -> Result<bool, String> {
     let options = Options::from_environment()?;
     if options.disable || !is_supported(&module.triple(), &module.data_layout()) || module.flag(MODULE_FLAG).is_some() {
         return Ok(false);
     }
     module.set_flag(MODULE_FLAG, 1);
-    let counts = instrument(module, &options);
+    let counts = instrument(module, analyses, &options);
     attributes::relax(module);
     if options.verbose {
         let Counts { functions, segments, accesses } = counts;
@@ -114,9 +114,9 @@ fn is_supported(triple: &str, data_layout: &str) -> bool {
         && !data_layout.contains("p:32")
 }
 
-fn instrument(module: Module, options: &Options) -> Counts {
+fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     let builder = module.builder();
-    let cutter = segment::Cutter::new(module, builder.mark_kind());
+    let cutter = segment::Cutter::new(module, analyses, builder.mark_kind(), !options.no_streams);
     let skipped = resolvers(module);
     let functions: Vec<_> = module
         .functions()
@@ -138,7 +138,7 @@ fn instrument(module: Module, options: &Options) -> Counts {
         // Last first: a split moves what follows in its block, which then is only the segment itself.
         for (segment, header) in segments.iter().zip(headers).rev() {
             emitter.segment(*function, segment, header);
-            counts.accesses += segment.accesses.iter().map(|(_, access)| access.entries().count()).sum::<usize>();
+            counts.accesses += segment.entries.len();
         }
         counts.segments += segments.len();
     }

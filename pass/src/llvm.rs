@@ -4,11 +4,12 @@
 //! way to get one is from [`Module::new`], whose caller promises a live module, and nothing here erases what a handle
 //! may point to. An operation that only some values support is asked of values that the caller has tested.
 
+mod analyses;
 mod builder;
 mod module;
 mod values;
 
-use core::ffi::{CStr, c_char, c_int, c_uint};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::ptr;
 use std::ffi::CString;
 
@@ -17,6 +18,7 @@ use llvm_sys_19 as sys;
 #[cfg(feature = "llvm22")]
 use llvm_sys_22 as sys;
 
+pub(crate) use analyses::Analyses;
 pub(crate) use builder::Builder;
 use sys::core::*;
 pub(crate) use sys::prelude::LLVMModuleRef;
@@ -34,6 +36,23 @@ unsafe extern "C" {
     fn bf_shim_is_library_function(function: LLVMValueRef) -> bool;
     fn bf_shim_is_swift_error(address: LLVMValueRef) -> bool;
     fn bf_shim_store_size(module: LLVMModuleRef, ty: LLVMTypeRef, scalable: *mut bool) -> u64;
+    fn bf_shim_distance(
+        analyses: *mut c_void,
+        function: LLVMValueRef,
+        from: LLVMValueRef,
+        to: LLVMValueRef,
+        bytes: *mut i64,
+    ) -> bool;
+    fn bf_shim_base(module: LLVMModuleRef, address: LLVMValueRef, bytes: *mut i64) -> LLVMValueRef;
+    fn bf_shim_is_private(instruction: LLVMValueRef) -> bool;
+    fn bf_shim_stream(
+        analyses: *mut c_void,
+        block: LLVMBasicBlockRef,
+        n: c_uint,
+        addresses: *mut LLVMValueRef,
+        strides: *mut LLVMValueRef,
+        iterations: *mut LLVMValueRef,
+    ) -> LLVMValueRef;
 }
 
 /// Index of a function's own attributes, as opposed to those of its result (0) and parameters (1..).
@@ -52,7 +71,7 @@ pub(crate) struct Type(LLVMTypeRef);
 pub(crate) struct Value(LLVMValueRef);
 
 /// A basic block.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Block(LLVMBasicBlockRef);
 
 /// Bytes of a type; times `vscale` if `scalable`.

@@ -29,6 +29,8 @@ pub(crate) struct Options {
     pub(crate) max_set_bits: u32,
     /// 0: the runtime's default.
     pub(crate) max_ways: u32,
+    /// Record every iteration of every loop by itself.
+    pub(crate) no_streams: bool,
     /// One line per module on stderr.
     pub(crate) verbose: bool,
     /// Leave modules as they are.
@@ -74,6 +76,7 @@ impl Options {
             }
             "bf-max-set-bits" => self.max_set_bits = number(name, wanted()?, 24)?,
             "bf-max-ways" => self.max_ways = number(name, wanted()?, 255)?,
+            "bf-no-streams" => self.no_streams = alone()?,
             "bf-verbose" => self.verbose = alone()?,
             "bf-disable" => self.disable = alone()?,
             _ => return Err(format!("unknown option `{option}`")),
@@ -137,6 +140,7 @@ mod tests {
             "-bf-max-set-bits=20",
             "-bf-max-ways=128",
             "-bf-verbose",
+            "-bf-no-streams",
             "-bf-disable",
             "-bf-include=main,f*",
             "-bf-exclude=free",
@@ -144,7 +148,7 @@ mod tests {
         .unwrap();
         assert_eq!(options.line_sizes, [64, 128, 32]);
         assert_eq!((options.max_set_bits, options.max_ways), (20, 128));
-        assert!(options.verbose && options.disable);
+        assert!(options.verbose && options.disable && options.no_streams);
         assert!(options.include.matches("foo") && !options.include.matches("go"));
         assert!(options.exclude.matches("free"));
     }

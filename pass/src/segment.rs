@@ -1,12 +1,15 @@
 //! Cuts a function into segments: a function in, the runs of accesses that share one reservation out.
 //!
 //! A segment lies within one block and ends at every call that could run instrumented code, because that code reserves
-//! words of its own behind ours. It starts at its first access, or at the call if it has none.
+//! words of its own behind ours. It starts at its first access, or at the call if it has none. A loop whose course is
+//! known before it starts is one segment there.
 
-use bf_abi::MAX_SEGMENT_WORDS;
+use std::collections::HashSet;
+
+use bf_abi::{Entry, MAX_SEGMENT_WORDS};
 
 use crate::access::{Access, Classifier};
-use crate::llvm::{Instruction, Module, Value};
+use crate::llvm::{Analyses, Block, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
 const RUNTIME: [&str; 5] = [bf_abi::FLUSH_SYMBOL, bf_abi::REGISTER_SYMBOL, "bf_start", "bf_stop", "bf_tag"];
@@ -18,62 +21,194 @@ pub(crate) fn is_runtime(name: &str) -> bool {
 
 /// One segment.
 pub(crate) struct Segment {
-    /// Instructions, each with the accesses it makes.
-    pub(crate) accesses: Vec<(Value, Access)>,
+    /// [`bf_abi::Segment::ONCE`] or [`bf_abi::Segment::STREAM`].
+    pub(crate) kind: u32,
+    pub(crate) entries: Vec<Entry>,
+    /// In program order.
+    pub(crate) writes: Vec<Write>,
     /// Where the reservation goes.
     pub(crate) start: Value,
-    /// 1 + the words of the accesses.
+    /// The words it has.
     pub(crate) words: u32,
     /// The function it ends in a direct call of, if this module only declares that function.
     pub(crate) callee: Option<Value>,
 }
 
+/// Words to be stored one after the other.
+pub(crate) struct Write {
+    /// In front of this instruction.
+    pub(crate) before: Value,
+    pub(crate) word: u32,
+    pub(crate) content: Content,
+}
+
+/// What words hold.
+pub(crate) enum Content {
+    /// One value.
+    Value(Value),
+    /// The words of an access.
+    Access(Access),
+}
+
 impl Segment {
     const fn new(start: Value) -> Self {
-        Self { accesses: Vec::new(), start, words: 1, callee: None }
+        let kind = bf_abi::Segment::ONCE;
+        Self { kind, entries: Vec::new(), writes: Vec::new(), start, words: 1, callee: None }
+    }
+
+    fn write(&mut self, before: Value, words: u32, content: Content) {
+        self.writes.push(Write { before, word: self.words, content });
+        self.words += words;
+    }
+}
+
+/// Addresses that share a word: those that lie a constant number of bytes apart.
+struct Shared {
+    word: u32,
+    /// One of the addresses, and how far behind the word's value it lies.
+    address: Value,
+    offset: i64,
+}
+
+impl Shared {
+    /// How many are looked at to find a new address its place.
+    const LOOK: usize = 16;
+
+    /// Word and offset of an address in one of `all`.
+    fn find(all: &[Self], distance: impl Fn(Value, Value) -> Option<i64>, address: Value) -> Option<(u32, i32)> {
+        all.iter().rev().take(Self::LOOK).find_map(|shared| {
+            let offset = distance(shared.address, address)?.checked_add(shared.offset)?;
+            Some((shared.word, i32::try_from(offset).ok()?))
+        })
     }
 }
 
 /// Cuts functions of one module.
 pub(crate) struct Cutter {
     pub(crate) classifier: Classifier,
+    analyses: Analyses,
     /// Metadata kind of instructions that are no concern of ours.
     pub(crate) mark: u32,
     /// Kind of the `nocallback` attribute.
     no_callback: u32,
+    /// Whether loops can be streams.
+    streams: bool,
 }
 
 impl Cutter {
-    pub(crate) fn new(module: Module, mark: u32) -> Self {
-        Self { classifier: Classifier::new(module), mark, no_callback: Module::attribute_kind("nocallback") }
+    pub(crate) fn new(module: Module, analyses: Analyses, mark: u32, streams: bool) -> Self {
+        let no_callback = Module::attribute_kind("nocallback");
+        Self { classifier: Classifier::new(module), analyses, mark, no_callback, streams }
     }
 
-    /// The segments of a function, in program order.
+    /// The segments of a function, those of one block in program order.
     pub(crate) fn segments(&self, function: Value) -> Vec<Segment> {
+        let blocks: Vec<_> = function.blocks().collect();
+        let mut streams = Vec::new();
+        let mut done = HashSet::new();
+        for block in blocks.into_iter().filter(|block| self.streams && block.is_own_successor()) {
+            if let Some(stream) = self.stream(function, block) {
+                streams.push(stream);
+                done.insert(block);
+            }
+        }
+        let others = function.blocks().filter(|block| !done.contains(block));
+        let mut segments: Vec<_> = others.flat_map(|block| self.block(function, block)).collect();
+        // Each goes to the end of its block.
+        segments.append(&mut streams);
+        segments
+    }
+
+    fn block(&self, function: Value, block: Block) -> Vec<Segment> {
         let mut segments = Vec::new();
-        for block in function.blocks() {
-            let mut open: Option<Segment> = None;
-            for instruction in block.instructions() {
-                if !instruction.is_marked(self.mark) {
-                    for access in self.classifier.accesses(instruction) {
-                        let full = |segment: &Segment| segment.words + access.words() > MAX_SEGMENT_WORDS;
-                        segments.extend(open.take_if(|segment| full(segment)));
-                        let segment = open.get_or_insert_with(|| Segment::new(instruction));
-                        segment.words += access.words();
-                        segment.accesses.push((instruction, access));
+        let mut open: Option<Segment> = None;
+        let mut shared = Vec::new();
+        for instruction in block.instructions() {
+            if !instruction.is_marked(self.mark) {
+                for access in self.classifier.accesses(instruction) {
+                    let full = |segment: &Segment| segment.words + access.words() > MAX_SEGMENT_WORDS;
+                    segments.extend(open.take_if(|segment| full(segment)));
+                    if open.is_none() {
+                        shared.clear();
                     }
-                }
-                if instruction.instruction() == Instruction::Call && self.cuts(instruction) {
-                    let callee = declared_callee(instruction);
-                    if callee.is_some() {
-                        open.get_or_insert_with(|| Segment::new(instruction)).callee = callee;
-                    }
-                    segments.extend(open.take());
+                    let segment = open.get_or_insert_with(|| Segment::new(instruction));
+                    self.add(function, segment, &mut shared, instruction, access);
                 }
             }
-            segments.extend(open);
+            if instruction.instruction() == Instruction::Call && self.cuts(instruction) {
+                let callee = declared_callee(instruction);
+                if callee.is_some() {
+                    open.get_or_insert_with(|| Segment::new(instruction)).callee = callee;
+                }
+                segments.extend(open.take());
+            }
         }
+        segments.extend(open);
         segments
+    }
+
+    /// Adds an access to a segment.
+    fn add(&self, function: Value, to: &mut Segment, shared: &mut Vec<Shared>, before: Value, access: Access) {
+        let Access::One { address, .. } = access else {
+            to.entries.extend(access.entries(to.words, 0));
+            return to.write(before, access.words(), Content::Access(access));
+        };
+        let distance = |from, to| self.analyses.distance(function, from, to);
+        if let Some((word, offset)) = Shared::find(shared, distance, address) {
+            return to.entries.extend(access.entries(word, offset));
+        }
+        let (value, offset) = self.value(address);
+        to.entries.extend(access.entries(to.words, offset));
+        shared.push(Shared { word: to.words, address, offset: offset.into() });
+        to.write(before, 1, Content::Value(value));
+    }
+
+    /// What to store for an address: the value that it was computed from, which is at hand already.
+    fn value(&self, address: Value) -> (Value, i32) {
+        let (base, bytes) = address.base(self.classifier.module);
+        match i32::try_from(bytes) {
+            // Zero would stand for an access that did not happen.
+            Ok(bytes) if base.ty() == address.ty() && !base.is_null() => (base, bytes),
+            _ => (address, 0),
+        }
+    }
+
+    /// The loop that a block is, as one segment before it.
+    fn stream(&self, function: Value, block: Block) -> Option<Segment> {
+        let mut entries = Vec::new();
+        let mut shared: Vec<Shared> = Vec::new();
+        for instruction in block.instructions() {
+            let is_call = instruction.instruction() == Instruction::Call;
+            if !instruction.is_private() || is_call && (self.cuts(instruction) || instruction.callee().is_inline_asm())
+            {
+                return None;
+            }
+            for access in self.classifier.accesses(instruction) {
+                let Access::One { address, .. } = access else { return None };
+                if instruction.is_marked(self.mark) {
+                    continue;
+                }
+                let distance = |from, to| self.analyses.distance(function, from, to);
+                let (word, offset) = Shared::find(&shared, distance, address).unwrap_or_else(|| {
+                    let word = bf_abi::Segment::COUNT_WORD + 1 + 2 * shared.len() as u32;
+                    shared.push(Shared { word, address, offset: 0 });
+                    (word, 0)
+                });
+                entries.extend(access.entries(word, offset));
+            }
+        }
+        let words = bf_abi::Segment::COUNT_WORD + 1 + 2 * shared.len() as u32;
+        if entries.is_empty() || words > MAX_SEGMENT_WORDS {
+            return None;
+        }
+        let addresses: Vec<_> = shared.iter().map(|shared| shared.address).collect();
+        let course = self.analyses.course(block, &addresses)?;
+        let mut segment = Segment { kind: bf_abi::Segment::STREAM, entries, ..Segment::new(course.before) };
+        let places = course.places.into_iter().flat_map(|(first, stride)| [first, stride]);
+        for value in [course.iterations].into_iter().chain(places) {
+            segment.write(course.before, 1, Content::Value(value));
+        }
+        Some(segment)
     }
 
     /// Whether a call could run instrumented code.

@@ -1,28 +1,63 @@
 // What LLVM's C interface lacks: registering a pass, splitting a block, and a few questions to its C++ classes.
 // Everything else is in Rust.
 #include "llvm-c/Core.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/Analysis/LoopInfo.h"
+#include "llvm/Analysis/ScalarEvolution.h"
+#include "llvm/Analysis/ScalarEvolutionExpressions.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/Analysis/ValueTracking.h"
 #include "llvm/Demangle/Demangle.h"
+#include "llvm/IR/Dominators.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/MDBuilder.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/TargetParser/Triple.h"
 #include "llvm/Transforms/Utils/BasicBlockUtils.h"
+#include "llvm/Transforms/Utils/LoopSimplify.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
+#include "llvm/Transforms/Utils/ScalarEvolutionExpander.h"
 
 using namespace llvm;
 
-extern "C" bool bf_pass_run(LLVMModuleRef);
+extern "C" bool bf_pass_run(LLVMModuleRef, FunctionAnalysisManager *);
 
 namespace {
 struct Instrument : PassInfoMixin<Instrument> {
   // Also on functions marked optnone: at -O0 that is all of them.
   static bool isRequired() { return true; }
-  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
-    return bf_pass_run(wrap(&M)) ? PreservedAnalyses::none() : PreservedAnalyses::all();
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    auto &FAM = MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager();
+    return bf_pass_run(wrap(&M), &FAM) ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
 };
+
+// The value that V, computed in the loop that is one block, has in the first iteration, computed before the loop; null
+// if that cannot be done without a risk.
+Value *inFirstIteration(Value *V, Loop &L, Instruction *Before, DenseMap<Value *, Value *> &Known) {
+  auto *I = dyn_cast<Instruction>(V);
+  if (!I || !L.contains(I))
+    return V;
+  if (auto *Phi = dyn_cast<PHINode>(I))
+    return Phi->getIncomingValueForBlock(L.getLoopPreheader());
+  if (Value *Done = Known.lookup(I))
+    return Done;
+  SmallVector<Value *, 4> Operands;
+  for (Value *Operand : I->operands()) {
+    Operands.push_back(inFirstIteration(Operand, L, Before, Known));
+    if (!Operands.back())
+      return nullptr;
+  }
+  if (I->mayReadFromMemory() || !isSafeToSpeculativelyExecute(I))
+    return nullptr;
+  Instruction *Copy = I->clone();
+  for (unsigned N = 0; N < Operands.size(); N++)
+    Copy->setOperand(N, Operands[N]);
+  Copy->insertBefore(Before->getIterator());
+  Copy->setDebugLoc(Before->getDebugLoc());
+  return Known[I] = Copy;
+}
 } // namespace
 
 extern "C" {
@@ -76,5 +111,96 @@ uint64_t bf_shim_store_size(LLVMModuleRef M, LLVMTypeRef Type, bool *Scalable) {
   TypeSize Size = unwrap(M)->getDataLayout().getTypeStoreSize(unwrap(Type));
   *Scalable = Size.isScalable();
   return Size.getKnownMinValue();
+}
+
+// Whether an address lies a constant number of bytes behind another that is known at the same time.
+bool bf_shim_distance(FunctionAnalysisManager *FAM, LLVMValueRef Function, LLVMValueRef From, LLVMValueRef To,
+                      int64_t *Bytes) {
+  auto &SE = FAM->getResult<ScalarEvolutionAnalysis>(*unwrap<llvm::Function>(Function));
+  if (unwrap(From)->getType() != unwrap(To)->getType())
+    return false;
+  const SCEV *Behind = SE.getSCEV(unwrap(To)), *Start = SE.getSCEV(unwrap(From));
+#if LLVM_VERSION_MAJOR >= 20
+  std::optional<APInt> Difference = SE.computeConstantDifference(Behind, Start);
+#else
+  // The same, found in less simple cases than its own `computeConstantDifference` finds it.
+  std::optional<APInt> Difference;
+  if (auto *Constant = dyn_cast<SCEVConstant>(SE.getMinusSCEV(Behind, Start)))
+    Difference = Constant->getAPInt();
+#endif
+  if (!Difference || !Difference->isSignedIntN(64))
+    return false;
+  *Bytes = Difference->getSExtValue();
+  return true;
+}
+
+// The value that an address is a constant number of bytes behind.
+LLVMValueRef bf_shim_base(LLVMModuleRef M, LLVMValueRef Address, int64_t *Bytes) {
+  auto &Layout = unwrap(M)->getDataLayout();
+  APInt Offset(Layout.getIndexTypeSizeInBits(unwrap(Address)->getType()), 0);
+  Value *Base = unwrap(Address)->stripAndAccumulateConstantOffsets(Layout, Offset, true);
+  *Bytes = Offset.getSExtValue();
+  return wrap(Base);
+}
+
+// Whether an instruction always goes on to the next one, and nobody but this thread can tell when it does what it does.
+bool bf_shim_is_private(LLVMValueRef Value) {
+  auto *I = unwrap<Instruction>(Value);
+  return !I->isAtomic() && !I->isVolatile() && isGuaranteedToTransferExecutionToSuccessor(I);
+}
+
+// If the block is a loop of its own whose number of iterations, and the way the addresses move, are known before it
+// starts: computes the number, the addresses in the first iteration (in place of the addresses) and the strides there.
+// Returns the instruction after which the loop starts, or null.
+LLVMValueRef bf_shim_stream(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Block, unsigned N, LLVMValueRef *Addresses,
+                            LLVMValueRef *Strides, LLVMValueRef *Iterations) {
+  BasicBlock *Header = unwrap(Block);
+  Function &F = *Header->getParent();
+  auto &LI = FAM->getResult<LoopAnalysis>(F);
+  auto &DT = FAM->getResult<DominatorTreeAnalysis>(F);
+  auto &SE = FAM->getResult<ScalarEvolutionAnalysis>(F);
+  Loop *L = LI.getLoopFor(Header);
+  if (!L || L->getHeader() != Header || L->getNumBlocks() != 1)
+    return nullptr;
+  if (!L->getLoopPreheader()) {
+    if (!InsertPreheaderForLoop(L, &DT, &LI, nullptr, false))
+      return nullptr;
+    SE.forgetLoop(L);
+  }
+  Instruction *Before = L->getLoopPreheader()->getTerminator();
+#if LLVM_VERSION_MAJOR >= 22
+  SCEVExpander Expander(SE, "bf", false);
+#else
+  SCEVExpander Expander(SE, F.getParent()->getDataLayout(), "bf", false);
+#endif
+  Type *Word = Type::getInt64Ty(F.getContext());
+  const SCEV *Taken = SE.getBackedgeTakenCount(L);
+  if (isa<SCEVCouldNotCompute>(Taken) || SE.getTypeSizeInBits(Taken->getType()) > 64)
+    return nullptr;
+  SmallVector<const SCEV *> Expressions{SE.getTripCountFromExitCount(Taken, Word, L)};
+  for (unsigned I = 0; I < N; I++) {
+    const SCEV *Address = SE.getSCEV(unwrap(Addresses[I])), *Stride = SE.getZero(Word);
+    if (!SE.isLoopInvariant(Address, L)) {
+      auto *Moving = dyn_cast<SCEVAddRecExpr>(Address);
+      if (!Moving || Moving->getLoop() != L || !Moving->isAffine())
+        return nullptr;
+      Stride = Moving->getStepRecurrence(SE);
+    }
+    Expressions.push_back(Stride);
+  }
+  for (const SCEV *Expression : Expressions)
+    if (!Expander.isSafeToExpandAt(Expression, Before))
+      return nullptr;
+  DenseMap<Value *, Value *> Known;
+  for (unsigned I = 0; I < N; I++) {
+    Value *First = inFirstIteration(unwrap(Addresses[I]), *L, Before, Known);
+    if (!First)
+      return nullptr;
+    Addresses[I] = wrap(First);
+  }
+  *Iterations = wrap(Expander.expandCodeFor(Expressions[0], Word, Before->getIterator()));
+  for (unsigned I = 0; I < N; I++)
+    Strides[I] = wrap(Expander.expandCodeFor(Expressions[1 + I], Word, Before->getIterator()));
+  return wrap(Before);
 }
 }

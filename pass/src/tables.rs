@@ -4,7 +4,7 @@ use core::mem::size_of;
 use std::collections::HashMap;
 use std::ffi::CString;
 
-use bf_abi::{ABI_VERSION, REGISTER_SYMBOL};
+use bf_abi::{ABI_VERSION, Entry, REGISTER_SYMBOL, SEGMENT_ALIGN};
 
 use crate::llvm::{Builder, Module, Type, Value};
 use crate::options::Options;
@@ -40,19 +40,26 @@ impl Tables {
     pub(crate) fn segment(&mut self, segment: &Segment) -> Value {
         let callee = segment.callee.map_or(0, |callee| self.callee_number(callee.name()));
         let number = |value: u32| self.module.int(32, value.into());
-        let entries: Vec<_> = segment.accesses.iter().flat_map(|(_, access)| access.entries()).map(number).collect();
+        let entry = |entry: &Entry| {
+            let offset = self.module.int(32, u64::from(entry.offset.cast_unsigned()));
+            self.module.struct_of(&[number(entry.what), number(entry.word), offset])
+        };
+        let entries: Vec<_> = segment.entries.iter().map(entry).collect();
         let fields = [
             number(0),
             number(entries.len() as u32),
             number(segment.words),
             number(callee),
             self.global,
-            self.module.array_of(self.module.int_type(32), &entries),
+            number(segment.kind),
+            number(0),
+            self.module.array_of(entry_type(self.module), &entries),
         ];
         let value = self.module.struct_of(&fields);
-        debug_assert!(value.ty() == segment_type(self.module, fields[5].ty()));
+        debug_assert!(value.ty() == segment_type(self.module, fields[7].ty()));
         let global = self.module.add_private(c"bf.segment", value.ty());
         global.set_initializer(value);
+        global.set_alignment(SEGMENT_ALIGN as u32);
         global
     }
 
@@ -143,7 +150,13 @@ fn module_type(module: Module) -> Type {
 /// The type of a [`bf_abi::Segment`] followed by its entries.
 fn segment_type(module: Module, entries: Type) -> Type {
     let number = module.int_type(32);
-    module.struct_type(&[number, number, number, number, module.pointer_type(), entries])
+    module.struct_type(&[number, number, number, number, module.pointer_type(), number, number, entries])
+}
+
+/// The type of a [`bf_abi::Entry`].
+fn entry_type(module: Module) -> Type {
+    let number = module.int_type(32);
+    module.struct_type(&[number, number, number])
 }
 
 #[cfg(test)]
@@ -179,7 +192,7 @@ mod tests {
     fn a_segment_is_laid_out_as_the_runtime_reads_it() {
         use bf_abi::Segment as Abi;
         Module::with_empty(|module| {
-            let entries = module.int_type(32).array(3);
+            let entries = entry_type(module).array(3);
             let layout = module.layout(segment_type(module, entries));
             let fields = [
                 offset_of!(Abi, id),
@@ -187,10 +200,20 @@ mod tests {
                 offset_of!(Abi, words),
                 offset_of!(Abi, callee),
                 offset_of!(Abi, module),
+                offset_of!(Abi, kind),
+                offset_of!(Abi, reserved),
             ];
-            assert_eq!(layout[..5], fields);
+            assert_eq!(layout[..7], fields);
             // The entries follow the struct, wherever that ends.
-            assert_eq!(layout[5], size_of::<Abi>());
+            assert_eq!(layout[7], size_of::<Abi>());
+        });
+    }
+
+    #[test]
+    fn an_entry_is_laid_out_as_the_runtime_reads_it() {
+        Module::with_empty(|module| {
+            let fields = [offset_of!(Entry, what), offset_of!(Entry, word), offset_of!(Entry, offset)];
+            assert_eq!(module.layout(entry_type(module)), [&fields[..], &[size_of::<Entry>()]].concat());
         });
     }
 

@@ -1,6 +1,7 @@
 //! Answers as they are printed: every key of the schema `bf.query/1`, which `docs/json.md` describes.
 
 use crate::{
+    sampled::Sampled,
     spec::{Scope, Shape},
     stack::{Counts, Model},
 };
@@ -96,6 +97,9 @@ pub struct LevelAnswer {
     pub coherence: Option<()>,
     /// What a reader should know about the figures; null if nothing.
     pub note: Option<String>,
+    /// How sure the figures are that were estimated from a sample; absent where nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
     /// Per figure: least, median and greatest over the processes; null for one process.
     pub spread: Option<Spread>,
 }
@@ -261,7 +265,7 @@ impl LevelAnswer {
             writebacks: counts.writebacks.value,
             resident_dirty: counts.resident_dirty,
             clamped: level.clamped,
-            exact: context.first && counts.model == Model::Lru && !level.clamped,
+            exact: context.first && counts.model == Model::Lru && !level.clamped && counts.sample.is_none(),
             bounds: doubtful.then_some([misses.lo, misses.hi]),
             writeback_bounds: open.then_some([counts.writebacks.lo, counts.writebacks.hi]),
             approximation: match (context.first, shape.exclusive) {
@@ -276,6 +280,7 @@ impl LevelAnswer {
             caches: level.caches,
             coherence: None,
             note: note(shape, level, &context),
+            sampled: counts.sample.as_ref().map(|sample| Sampled::new(sample, context.all)),
             spread: context.spread,
         }
     }
@@ -302,11 +307,16 @@ fn note(shape: &Shape, level: &LevelCounts, context: &Context) -> Option<String>
         Model::Hashed => notes.push("hashed index: expected value for lines that land in sets at random".to_owned()),
         Model::Lru => {}
     }
+    if let Some(sample) = &counts.sample {
+        let what = if sample.of_sets { "set" } else { "line at random" };
+        notes.push(format!("estimated from 1 {what} in {}", 1_u64 << sample.rate_bits));
+    }
     if shape.exclusive && !context.first {
         notes.push("exclusive: taken as one cache together with the levels above".to_owned());
     }
     if level.clamped {
-        notes.push("more misses than accesses reach it, for want of sets or ways: clamped".to_owned());
+        let why = if counts.sample.is_some() { "by the estimates" } else { "for want of sets or ways" };
+        notes.push(format!("more misses than accesses reach it, {why}: clamped"));
     }
     if shape.scope == Scope::Private && level.caches > 1 {
         notes.push("each thread's cache alone: invalidations between them are not modelled".to_owned());

@@ -104,6 +104,16 @@ pub enum QueryError {
         /// Ways kept.
         max: u32,
     },
+    /// A shape that a sampled profile says nothing about.
+    #[error("{name}: the profile is a sample of 1 line in {}: {why}", 1_u64 << rate_bits)]
+    Sampled {
+        /// The cache's name.
+        name: String,
+        /// One line in `2^rate_bits` was followed.
+        rate_bits: u32,
+        /// Why not.
+        why: Unsampled,
+    },
     /// A tag no process used.
     #[error("no tag `{tag}` in the profile; it has {available}")]
     Tag {
@@ -121,6 +131,60 @@ pub enum QueryError {
     /// A shared level of several threads without the stack it needs.
     #[error("the profile has several threads but no stack of all of them; it is damaged, or was salvaged without it")]
     NoGlobal,
+}
+
+/// Why a sampled profile says nothing about a cache.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unsampled {
+    /// Too few sets for some of them to be followed whole.
+    #[error("sets are followed whole from 2^{least} sets on, and it has {sets}; record {}", with_sets(*sets))]
+    FewSets {
+        /// Sets of the cache.
+        sets: u64,
+        /// Bits of the least set count that can be answered.
+        least: u32,
+    },
+    /// More sets than are kept.
+    #[error("it has {sets} sets, and up to 2^{most} are kept; record with BF_MAX_SET_BITS={}", sets.ilog2())]
+    ManySets {
+        /// Sets of the cache.
+        sets: u64,
+        /// Bits of the greatest set count that is kept.
+        most: u32,
+    },
+    /// Too small a cache for distances between few lines.
+    #[error(
+        "of its {all} lines each group of the sample has {lines} and needs {least}; record {}",
+        with_lines(*all, *least)
+    )]
+    FewLines {
+        /// Lines of the cache.
+        all: u64,
+        /// Those in each group.
+        lines: u64,
+        /// How many there must be.
+        least: u64,
+    },
+    /// Salvaged without what is needed.
+    #[error("too few groups of the sample are left of a damaged profile")]
+    Lost,
+}
+
+/// How to record for a cache of so many sets: 64 of them are followed, of fewer all.
+fn with_sets(sets: u64) -> String {
+    with_rate(sets / 64)
+}
+
+/// How to record for a cache of so many lines, of which `least` are to be in each of eight groups.
+fn with_lines(lines: u64, least: u64) -> String {
+    with_rate(lines / (8 * least))
+}
+
+fn with_rate(one_in: u64) -> String {
+    match one_in.checked_ilog2() {
+        None | Some(0) => "without BF_SAMPLE".to_owned(),
+        Some(bits) => format!("with BF_SAMPLE=1/{}", 1_u64 << bits),
+    }
 }
 
 /// A machine that cannot be used as a hierarchy.

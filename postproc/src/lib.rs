@@ -13,6 +13,7 @@ pub mod hashed;
 pub mod machine;
 pub mod query;
 pub mod replay;
+pub mod sampled;
 
 pub mod size;
 pub mod spec;

@@ -3,10 +3,11 @@
 use crate::{
     answer::{self, Answer, Context, LevelAnswer, LevelCounts},
     error::{QueryError, SpecError},
+    sampled::SampledLevel,
     spec::{Cache, Scope, Shape},
     stack::{Counts, Figure, Level},
 };
-use bf_profile::{LineData, Owner, Process, Profile, StackData};
+use bf_profile::{LineData, Owner, Process, Profile, SampledLines};
 
 /// What is asked of a profile.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,7 @@ pub fn query(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
         let context = Context {
             all: references[0] + references[1],
             first: index == 0,
-            max_set_bits: lines_of(profile, shape.line).map(|data| data.max_set_bits).min().unwrap_or(0),
+            max_set_bits: max_set_bits(profile, shape.line),
             spread: answer::spread(shape.line, &each),
         };
         LevelAnswer::new(shape, &sum, context)
@@ -59,15 +60,82 @@ pub fn query(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
 /// Line sizes that the profile holds, ascending.
 #[must_use]
 pub fn line_sizes(profile: &Profile) -> Vec<u32> {
-    let mut sizes: Vec<u32> =
-        profile.processes.iter().flat_map(|process| process.lines.iter().map(|data| data.line_bytes)).collect();
+    let mut sizes: Vec<u32> = profile.processes.iter().flat_map(Process::line_sizes).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes
 }
 
-fn lines_of(profile: &Profile, line: u32) -> impl Iterator<Item = &LineData> {
-    profile.processes.iter().flat_map(|process| &process.lines).filter(move |data| data.line_bytes == line)
+/// The most that every process with lines of this size keeps.
+fn max_set_bits(profile: &Profile, line: u32) -> u32 {
+    let lines = profile.processes.iter().flat_map(|process| &process.lines);
+    lines.filter(|data| data.line_bytes == line).map(|data| data.max_set_bits).min().unwrap_or(0)
+}
+
+/// The caches that the profile can tell about, and why it cannot about the others.
+#[must_use]
+pub fn answerable(profile: &Profile, caches: &[Cache]) -> (Vec<Cache>, Vec<QueryError>) {
+    let (mut kept, mut refused) = (Vec::new(), Vec::new());
+    for cache in caches {
+        match query(profile, &Query { levels: vec![cache.clone()], tags: Vec::new() }) {
+            Err(error @ QueryError::Sampled { .. }) => refused.push(error),
+            _ => kept.push(cache.clone()),
+        }
+    }
+    (kept, refused)
+}
+
+/// The stacks of one line size in one process.
+enum Lines<'a> {
+    Whole(&'a LineData),
+    Sampled(&'a SampledLines),
+}
+
+impl<'a> Lines<'a> {
+    fn of(process: &'a Process, line: u32) -> Option<Self> {
+        let whole = process.lines.iter().find(|data| data.line_bytes == line).map(Self::Whole);
+        whole.or_else(|| process.sampled.iter().find(|data| data.line_bytes == line).map(Self::Sampled))
+    }
+
+    /// Whose references were counted.
+    fn owners(&self) -> Vec<Owner> {
+        let mut owners: Vec<Owner> = match self {
+            Self::Whole(data) => data.stacks.iter().map(|stack| stack.owner).collect(),
+            Self::Sampled(data) => data.references.iter().map(|references| references.owner).collect(),
+        };
+        owners.sort_unstable();
+        owners.dedup();
+        owners
+    }
+}
+
+/// A cache made ready to be asked about such stacks.
+enum Rule<'a> {
+    Whole(Level, &'a LineData),
+    Sampled(SampledLevel<'a>),
+}
+
+impl<'a> Rule<'a> {
+    fn new(shape: &Shape, capacity_lines: u64, lines: &Lines<'a>) -> Result<Self, QueryError> {
+        Ok(match *lines {
+            Lines::Whole(data) => Self::Whole(Level::new(shape, capacity_lines, data)?, data),
+            Lines::Sampled(data) => Self::Sampled(SampledLevel::new(shape, capacity_lines, data)?),
+        })
+    }
+
+    /// What the cache does with the references of `owner` under the tags that `wanted` says.
+    fn count(&mut self, owner: Owner, wanted: impl Fn(u32) -> bool) -> Counts {
+        match self {
+            Self::Whole(level, data) => {
+                let mut counts = Counts::none();
+                for stack in data.stacks.iter().filter(|stack| stack.owner == owner && wanted(stack.tag)) {
+                    counts += &level.count(&stack.histograms);
+                }
+                counts
+            }
+            Self::Sampled(level) => level.count(owner, wanted),
+        }
+    }
 }
 
 /// The caches with everything settled, or what is wrong with the hierarchy.
@@ -130,28 +198,25 @@ impl<'a> Asker<'a> {
     }
 
     fn process(&self, process: &Process) -> Result<ProcessCounts, QueryError> {
-        let wanted = |stack: &&StackData| {
+        let wanted = |tag: u32| {
             self.tags.is_empty()
-                || process.tags.get(stack.tag as usize).is_some_and(|name| self.tags.iter().any(|tag| tag == name))
+                || process.tags.get(tag as usize).is_some_and(|name| self.tags.iter().any(|tag| tag == name))
         };
         let mut above: Vec<(Owner, Counts)> = Vec::new();
         let mut answer = ProcessCounts { references: [0, 0], levels: Vec::new() };
         for (index, shape) in self.shapes.iter().enumerate() {
-            let Some(data) = process.lines.iter().find(|data| data.line_bytes == shape.line) else {
+            let Some(lines) = Lines::of(process, shape.line) else {
                 // A process that recorded nothing at all answers zero; one recorded otherwise cannot be added up.
-                if process.lines.is_empty() && process.meta.accesses == 0 {
+                if process.line_sizes().next().is_none() && process.meta.accesses == 0 {
                     answer.levels.push(LevelCounts::none());
                     continue;
                 }
                 return Err(QueryError::Uneven(process.meta.pid.to_string(), shape.line));
             };
-            let mut rule = Level::new(shape, self.capacities[index], data)?;
+            let mut rule = Rule::new(shape, self.capacities[index], &lines)?;
             let (mut level, mut below) = (LevelCounts::none(), Vec::new());
-            for owner in owners(data, shape.scope)? {
-                let mut counts = Counts::none();
-                for stack in data.stacks.iter().filter(|stack| stack.owner == owner).filter(wanted) {
-                    counts += &rule.count(&stack.histograms);
-                }
+            for owner in owners(&lines, shape.scope)? {
+                let mut counts = rule.count(owner, wanted);
                 let (accesses, clamped) = match misses_above(&above, owner, shape.scope) {
                     None => (counts.references, false),
                     Some(accesses) => (accesses, clamp(&mut counts, accesses)),
@@ -185,10 +250,8 @@ fn tag_names(profile: &Profile) -> String {
 }
 
 /// Whose stacks make up a level: all slots, or the one of all threads.
-fn owners(data: &LineData, scope: Scope) -> Result<Vec<Owner>, QueryError> {
-    let mut owners: Vec<Owner> = data.stacks.iter().map(|stack| stack.owner).collect();
-    owners.sort_unstable();
-    owners.dedup();
+fn owners(lines: &Lines<'_>, scope: Scope) -> Result<Vec<Owner>, QueryError> {
+    let mut owners = lines.owners();
     let global = owners.contains(&Owner::Global);
     owners.retain(|&owner| owner != Owner::Global);
     match scope {
@@ -232,7 +295,7 @@ fn clamp(counts: &mut Counts, accesses: [u64; 2]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bf_profile::{Bin, FullHistograms, Histograms, Meta};
+    use bf_profile::{Bin, FullHistograms, Histograms, Meta, StackData};
 
     fn loads(distances: &[(u64, u64)], cold: u64) -> Histograms {
         let loads: Vec<Bin> = distances.iter().map(|&(lo, count)| Bin { lo, hi: lo + 1, count }).collect();

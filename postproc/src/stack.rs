@@ -1,6 +1,6 @@
 //! What one cache does with the references of one stack: sections 2 to 4 of the model, from histograms to counts.
 
-use crate::{error::QueryError, hashed::Hashed, spec::Shape};
+use crate::{error::QueryError, hashed::Hashed, sampled::Sample, spec::Shape};
 use bf_profile::{Bin, Histograms, LineData, SetHistograms};
 use std::ops::{Add, AddAssign};
 
@@ -83,6 +83,8 @@ pub struct Counts {
     pub writebacks: Figure,
     /// Dirty lines still resident at the end.
     pub resident_dirty: u64,
+    /// What these counts were estimated from; `None`: nothing was estimated.
+    pub sample: Option<Sample>,
 }
 
 impl Counts {
@@ -111,17 +113,21 @@ impl AddAssign<&Counts> for Counts {
         self.hits_beyond_full = self.hits_beyond_full.zip(other.hits_beyond_full).map(|(a, b)| a + b);
         self.writebacks += other.writebacks;
         self.resident_dirty += other.resident_dirty;
+        match (&mut self.sample, &other.sample) {
+            (Some(sum), Some(sample)) => sum.add(sample),
+            (none, sample) => none.clone_from(sample),
+        }
     }
 }
 
 /// One cache, made ready to be asked about many stacks of one line size.
 #[derive(Debug)]
 pub struct Level {
-    rule: Rule,
+    pub(crate) rule: Rule,
 }
 
 #[derive(Debug)]
-enum Rule {
+pub(crate) enum Rule {
     /// One set of so many lines.
     Full(u64),
     /// `2^bits` sets.
@@ -182,6 +188,7 @@ fn full(histograms: &Histograms, ways: u64) -> Counts {
         hits_beyond_full: Some(0),
         writebacks,
         resident_dirty: count(&bins.resident) - ends.value,
+        sample: None,
     }
 }
 
@@ -203,6 +210,7 @@ fn sets(histograms: &Histograms, bits: u32, ways: u64) -> Counts {
         hits_beyond_full: Some(full.saturating_sub(capacity)),
         writebacks: Figure::exactly(tail(&at.writebacks, ways) + ends),
         resident_dirty: at.resident.iter().sum::<u64>() - ends,
+        sample: None,
     }
 }
 
@@ -247,6 +255,7 @@ fn hashed(histograms: &Histograms, formula: &mut Hashed) -> Counts {
         hits_beyond_full: None,
         writebacks: Figure::exactly(sum(&bins.writebacks) + ends),
         resident_dirty: count(&bins.resident) - ends,
+        sample: None,
     }
 }
 

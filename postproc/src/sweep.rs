@@ -3,6 +3,7 @@
 use crate::{
     error::{QueryError, SpecError},
     query::{Query, query},
+    sampled::Sampled,
     size,
     spec::{Cache, Scope, Ways},
     stack::Model,
@@ -87,6 +88,9 @@ pub struct Point {
     pub traffic_bytes: u64,
     /// Interval of `misses` where the rule is interpolated or bounded.
     pub bounds: Option<[u64; 2]>,
+    /// How sure the figures are that were estimated from a sample; absent where nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
 }
 
 /// Sizes of a list such as `4K..256M`, `4K..64K+4K` or `32K,48K,1M..4M`.
@@ -163,8 +167,13 @@ pub fn sweep(profile: &Profile, sweep: &Sweep) -> Result<SweepAnswer, QueryError
                         writebacks: level.writebacks,
                         traffic_bytes: level.traffic_bytes,
                         bounds: level.bounds,
+                        sampled: level.sampled,
                     })),
-                    Err(error @ (QueryError::MaxWays { .. } | QueryError::Spec(SpecError::Impossible { .. }))) => {
+                    Err(
+                        error @ (QueryError::MaxWays { .. }
+                        | QueryError::Sampled { .. }
+                        | QueryError::Spec(SpecError::Impossible { .. })),
+                    ) => {
                         answer.skipped += 1;
                         answer.skipped_because.get_or_insert_with(|| error.to_string());
                     }

@@ -161,6 +161,9 @@ impl fmt::Display for Place {
                 Some(Kind::End) => write!(f, "section {number} (end mark)"),
                 Some(Kind::Head) => write!(f, "section {number} (head of process {process})"),
                 Some(Kind::Lines) => write!(f, "section {number} ({part}-byte lines of process {process})"),
+                Some(Kind::Sampled) => {
+                    write!(f, "section {number} (sampled {part}-byte lines of process {process})")
+                }
                 Some(Kind::TraceHead) => write!(f, "section {number} (head of the trace)"),
                 Some(Kind::Records) => write!(f, "section {number} (records of the trace)"),
                 None => write!(f, "section {number} (of unknown kind {kind})"),

@@ -25,9 +25,9 @@ mod wire;
 
 pub use container::{read, read_file, salvage_file, write, write_file};
 pub use error::{Damage, Error, Place};
-pub use merge::merge;
+pub use merge::{check_mergeable, merge};
 pub use model::{
     Bin, CacheKind, CacheLevel, Callee, EndReason, FullHistograms, Histograms, LineData, Machine, Meta, Owner, Process,
-    Profile, SetHistograms, StackData,
+    Profile, References, SampledLines, Sampling, SetHistograms, StackData,
 };
 pub use validate::Invalid;

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use crate::model::{EndReason, Meta, Process, Profile};
+use crate::model::{EndReason, Meta, Process, Profile, Sampling};
+use crate::validate::Invalid;
 use crate::wire::{HeadRef, encode};
 
 /// The union of the processes of several profiles, sorted by [`Process::key`]. Of two with the same key the one written
@@ -24,6 +25,35 @@ pub fn merge(profiles: impl IntoIterator<Item = Profile>) -> Profile {
     Profile { processes: union.into_values().collect() }
 }
 
+/// Whether the processes of these can be answered as one: all recorded whole, or all sampled in the same way.
+/// [`merge`] itself takes anything.
+///
+/// # Errors
+/// Two processes that were not recorded alike, in words.
+pub fn check_mergeable<'a>(profiles: impl IntoIterator<Item = &'a Profile>) -> Result<(), Invalid> {
+    let processes = profiles.into_iter().flat_map(|profile| &profile.processes);
+    let mut recorded = processes.filter(|process| process.line_sizes().next().is_some());
+    let Some(first) = recorded.next() else { return Ok(()) };
+    let how = |process: &Process| process.sampled.first().map(|data| data.sampling);
+    match recorded.find(|other| how(other) != how(first)) {
+        None => Ok(()),
+        Some(other) => Err(Invalid::new(format!(
+            "{} {} was {}, {} {} {}: their counts cannot be added up",
+            first.meta.executable,
+            first.meta.pid,
+            in_words(how(first)),
+            other.meta.executable,
+            other.meta.pid,
+            in_words(how(other))
+        ))),
+    }
+}
+
+fn in_words(sampling: Option<Sampling>) -> String {
+    sampling
+        .map_or_else(|| "recorded whole".to_owned(), |sampling| format!("sampled at 1/{}", 1_u64 << sampling.rate_bits))
+}
+
 /// Orders two states of one process by when they were written. Where that does not tell, any total order over the
 /// contents will do, as long as it is the same one whoever comes first.
 fn later(a: &Process, b: &Process) -> Ordering {
@@ -32,10 +62,10 @@ fn later(a: &Process, b: &Process) -> Ordering {
 }
 
 fn bytes(process: &Process) -> Vec<u8> {
-    let Process { meta, machine, uninstrumented, log, tags, lines } = process;
+    let Process { meta, machine, uninstrumented, log, tags, lines, sampled } = process;
     let mut bytes = Vec::new();
     encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut bytes);
-    encode(lines, &mut bytes);
+    encode(&(lines, sampled), &mut bytes);
     bytes
 }
 
@@ -44,7 +74,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::samples::{any_profile, rich, tiny};
+    use crate::samples::{any_profile, rich, sampled, tiny};
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
@@ -66,6 +96,18 @@ mod tests {
         let merged = merge([tiny(), rich()]);
         assert_eq!(merged.processes.len(), 3);
         assert_eq!(merged.processes[0], tiny().processes[0]);
+    }
+
+    #[test]
+    fn sampled_and_whole_are_told_apart() {
+        assert_eq!(check_mergeable(&[tiny(), rich(), Profile::default()]), Ok(()));
+        assert_eq!(check_mergeable(&[sampled(), sampled()]), Ok(()));
+        let error = check_mergeable(&[tiny(), sampled()]).unwrap_err().to_string();
+        let want = "a.out 42 was recorded whole, a.out 42 sampled at 1/16: their counts cannot be added up";
+        assert_eq!(error, want);
+        let mut other = sampled();
+        other.processes[0].sampled[0].sampling.rate_bits = 5;
+        assert!(check_mergeable(&[sampled(), other]).unwrap_err().to_string().contains("sampled at 1/32"));
     }
 
     #[test]

@@ -23,8 +23,10 @@ pub struct Process {
     pub log: Vec<String>,
     /// Names given to `bf_tag`; index 0 is "" (before any tag).
     pub tags: Vec<String>,
-    /// One entry per line size, ascending.
+    /// One entry per line size, ascending; empty if the run was sampled.
     pub lines: Vec<LineData>,
+    /// The same of a sampled run; empty if all references were followed.
+    pub sampled: Vec<SampledLines>,
 }
 
 /// Who ran, where, how it ended.
@@ -144,6 +146,51 @@ pub struct LineData {
     pub stacks: Vec<StackData>,
 }
 
+/// The stacks of one line size where only some lines were followed (`docs/sampling.md`). They are divided into groups
+/// that have no line in common, so that the differences between groups tell how far the whole can be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct SampledLines {
+    /// Line size, bytes, a power of two.
+    pub line_bytes: u32,
+    /// Of the program, not of a group: caches of up to 2^max_set_bits sets can be asked about.
+    pub max_set_bits: u32,
+    /// With more than one set, distances below this are kept.
+    pub max_ways: u32,
+    /// Which lines were followed.
+    pub sampling: Sampling,
+    /// All references, of followed lines or not. Sorted by owner, then tag.
+    pub references: Vec<References>,
+    /// Set sampling: for each group the lines of some residues modulo 2^set_bits, with every set that they fall into
+    /// whole. 2^a sets of a group are its part of 2^(a + scale_bits) sets of the program. Empty if max_set_bits is below
+    /// set_bits; fewer than there are groups in a salvaged profile.
+    pub sets: Vec<LineData>,
+    /// Spatially hashed sampling: for each group lines at random, in one set. A distance in a group stands for one
+    /// 2^scale_bits times as long.
+    pub full: Vec<LineData>,
+}
+
+/// Which lines a sampled run followed, the same ones in every process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Sampling {
+    /// One line in 2^rate_bits, by both ways of sampling.
+    pub rate_bits: u32,
+    /// Caches of 2^set_bits sets or more have their sampled sets whole.
+    pub set_bits: u32,
+    /// 2^group_bits groups, each with one line in 2^(rate_bits + group_bits).
+    pub group_bits: u32,
+}
+
+/// References of one owner under one tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct References {
+    /// Whose.
+    pub owner: Owner,
+    /// Index into [`Process::tags`].
+    pub tag: u32,
+    /// By loads and by stores.
+    pub count: [u64; 2],
+}
+
 /// Whose references a stack took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub enum Owner {
@@ -220,7 +267,27 @@ pub struct SetHistograms {
     pub resident: Vec<u64>,
 }
 
+impl Sampling {
+    /// Bits of the factor between a group and the program.
+    #[must_use]
+    pub const fn scale_bits(&self) -> u32 {
+        self.rate_bits + self.group_bits
+    }
+
+    /// Set bits that a group's part of caches of up to 2^`max_set_bits` sets has; `None` if sets are not kept whole.
+    #[must_use]
+    pub const fn group_set_bits(&self, max_set_bits: u32) -> Option<u32> {
+        if max_set_bits < self.set_bits { None } else { max_set_bits.checked_sub(self.scale_bits()) }
+    }
+}
+
 impl Process {
+    /// Line sizes, ascending, exact or sampled.
+    pub fn line_sizes(&self) -> impl Iterator<Item = u32> + '_ {
+        let exact = self.lines.iter().map(|data| data.line_bytes);
+        exact.chain(self.sampled.iter().map(|data| data.line_bytes))
+    }
+
     /// What a profile is sorted and made unique by: start time, host, pid, executable.
     #[must_use]
     pub fn key(&self) -> (u64, &str, u32, &str) {

@@ -81,6 +81,7 @@ pub(crate) fn rich() -> Profile {
         log: vec!["unknown variable BF_LINESIZE".into(), "4 accesses dropped: thread killed".into()],
         tags: vec![String::new(), "solve".into()],
         lines: vec![lines(32, 3, 4, 2, 7), lines(64, 2, 12, 1, 11)],
+        sampled: vec![],
     };
     let mut second = tiny().processes.remove(0);
     second.meta.start_ns = first.meta.start_ns;
@@ -104,6 +105,28 @@ pub(crate) fn lines(line_bytes: u32, max_set_bits: u32, max_ways: u32, slots: u3
         StackData { owner, tag, histograms: histograms(max_set_bits, max_ways, &blocks) }
     });
     LineData { line_bytes, max_set_bits, max_ways, stacks: stacks.collect() }
+}
+
+/// A process whose lines were sampled: one in 16 of 32-byte lines, which had too few sets for set sampling, and of
+/// 64-byte lines, in two groups.
+pub(crate) fn sampled() -> Profile {
+    let sampling = Sampling { rate_bits: 4, set_bits: 6, group_bits: 1 };
+    let data = |line_bytes, max_set_bits, max_ways, seed| {
+        let group = |bits, ways, seed| lines(line_bytes, bits, ways, 1, seed);
+        let of_sets = sampling.group_set_bits(max_set_bits);
+        let sets: Vec<_> =
+            of_sets.into_iter().flat_map(|bits| [1, 2].map(|i: u64| group(bits, max_ways, seed + i))).collect();
+        let full = [3, 4].map(|i: u64| group(0, 1, seed + i)).to_vec();
+        let owners = [Owner::Slot(0), Owner::Global];
+        let keys = owners.into_iter().flat_map(|owner| [0, 1].map(|tag| (owner, tag)));
+        let references = keys.map(|(owner, tag)| References { owner, tag, count: [1 << 30, 1 << 29] }).collect();
+        SampledLines { line_bytes, max_set_bits, max_ways, sampling, references, sets, full }
+    };
+    let mut profile = tiny();
+    let process = &mut profile.processes[0];
+    (process.lines, process.sampled) = (vec![], vec![data(32, 5, 4, 100), data(64, 8, 4, 200)]);
+    process.tags.push("solve".into());
+    profile
 }
 
 /// SplitMix64.

@@ -22,7 +22,7 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    pub(crate) const PROFILE: Self = Self { magic: *b"BFPROFIL", name: "profile", major: 1, minor: 0 };
+    pub(crate) const PROFILE: Self = Self { magic: *b"BFPROFIL", name: "profile", major: 1, minor: 1 };
     pub(crate) const TRACE: Self = Self { magic: *b"BFTRACE\0", name: "trace", major: 1, minor: 0 };
     pub(crate) const ALL: [Self; 2] = [Self::PROFILE, Self::TRACE];
 
@@ -66,6 +66,7 @@ pub(crate) enum Kind {
     End = 0,
     Head = 1,
     Lines = 2,
+    Sampled = 3,
     TraceHead = 16,
     Records = 17,
 }
@@ -77,6 +78,7 @@ impl Kind {
             0 => Self::End,
             1 => Self::Head,
             2 => Self::Lines,
+            3 => Self::Sampled,
             16 => Self::TraceHead,
             17 => Self::Records,
             _ => return None,

@@ -2,12 +2,20 @@
 //! a profile never meets a sum that does not add up.
 
 use crate::bins::bin_of;
-use crate::model::{Bin, FullHistograms, Histograms, LineData, Process, Profile, SetHistograms, StackData};
+use crate::model::{
+    Bin, FullHistograms, Histograms, LineData, Process, Profile, References, SampledLines, SetHistograms, StackData,
+};
 
 /// A rule that does not hold. The text says which, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(String);
+
+impl Invalid {
+    pub(crate) const fn new(text: String) -> Self {
+        Self(text)
+    }
+}
 
 type Check = Result<(), Invalid>;
 
@@ -68,13 +76,19 @@ impl Process {
     pub fn validate(&self) -> Result<(), Invalid> {
         self.validate_structure()?;
         let mut all = self.lines.iter();
-        all.try_for_each(|lines| within(|| format!("{}-byte lines", lines.line_bytes), lines.validate()))
+        all.try_for_each(|lines| within(|| format!("{}-byte lines", lines.line_bytes), lines.validate()))?;
+        let mut all = self.sampled.iter();
+        all.try_for_each(|lines| within(|| format!("sampled {}-byte lines", lines.line_bytes), lines.validate()))
     }
 
     fn validate_structure(&self) -> Check {
-        let ascending = self.lines.is_sorted_by(|a, b| a.line_bytes < b.line_bytes);
+        let ascending = self.lines.is_sorted_by(|a, b| a.line_bytes < b.line_bytes)
+            && self.sampled.is_sorted_by(|a, b| a.line_bytes < b.line_bytes);
         ensure(ascending, || "line sizes are not ascending".into())?;
-        for lines in &self.lines {
+        let either = self.lines.is_empty() || self.sampled.is_empty();
+        ensure(either, || "some line sizes are sampled and others are not".into())?;
+        let groups = self.sampled.iter().flat_map(|data| data.sets.iter().chain(&data.full));
+        for lines in self.lines.iter().chain(groups) {
             for StackData { owner, tag, .. } in &lines.stacks {
                 let named = (*tag as usize) < self.tags.len();
                 ensure(named, || format!("{}-byte lines: {owner:?}: tag {tag} has no name", lines.line_bytes))?;
@@ -100,6 +114,50 @@ impl LineData {
         all.try_for_each(|StackData { owner, tag, histograms }| {
             within(|| format!("{owner:?}, tag {tag}"), histograms.validate(max_set_bits, max_ways))
         })
+    }
+}
+
+impl SampledLines {
+    /// Checks every group by itself and against the others.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        self.validate_groups()?;
+        self.sets.iter().chain(&self.full).try_for_each(LineData::validate)
+    }
+
+    /// Checks that the groups are what the sampling makes of the limits, and that no more references were followed than
+    /// there were.
+    pub(crate) fn validate_groups(&self) -> Check {
+        let Self { line_bytes, max_set_bits, max_ways, sampling, references, sets, full } = self;
+        let possible = sampling.rate_bits < 32 && sampling.group_bits <= 8 && sampling.scale_bits() < sampling.set_bits;
+        ensure(possible, || format!("{sampling:?} is no way to sample"))?;
+        let most = 1 << sampling.group_bits;
+        let fits = sets.len() <= most && full.len() <= most;
+        ensure(fits, || format!("{} and {} groups instead of at most {most}", sets.len(), full.len()))?;
+        let shaped = |groups: &[LineData], bits: Option<u32>| {
+            let mut limits = groups.iter().map(|group| (group.line_bytes, group.max_set_bits));
+            groups.is_empty() || bits.is_some_and(|bits| limits.all(|limits| limits == (*line_bytes, bits)))
+        };
+        let shapes = shaped(sets, sampling.group_set_bits(*max_set_bits)) && shaped(full, Some(0));
+        let ways = sets.iter().all(|group| group.max_ways == *max_ways);
+        ensure(shapes && ways, || "the limits of a group are not those of its part".into())?;
+        let sorted = references.is_sorted_by(|a, b| (a.owner, a.tag) < (b.owner, b.tag));
+        ensure(sorted, || "references are not sorted by owner and tag, or some are there twice".into())?;
+        [sets, full].into_iter().try_for_each(|groups| self.validate_followed(groups))
+    }
+
+    fn validate_followed(&self, groups: &[LineData]) -> Check {
+        for References { owner, tag, count } in &self.references {
+            for (kind, &all) in count.iter().enumerate() {
+                let stacks = groups.iter().flat_map(|group| &group.stacks);
+                let same = stacks.filter(|stack| (stack.owner, stack.tag) == (*owner, *tag));
+                let followed = sum(same.map(|stack| stack.histograms.references[kind]));
+                ensure(followed <= all.into(), || format!("{owner:?}, tag {tag}: {followed} of {all} were followed"))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -234,6 +292,25 @@ mod tests {
         assert_eq!(at(512, 513, 1), "1 set: resident: [512, 513) is no bin");
         assert_eq!(at(513, 515, 1), "1 set: resident: [513, 515) is no bin");
         assert_eq!(at(512, 514, 0), "1 set: resident: bin [512, 514) is empty");
+    }
+
+    #[test]
+    fn sampled_groups() {
+        let after = |change: fn(&mut SampledLines)| {
+            let mut profile = crate::samples::sampled();
+            change(&mut profile.processes[0].sampled[1]);
+            let text = profile.validate().unwrap_err().to_string();
+            text.strip_prefix("process 0: sampled 64-byte lines: ").expect(&text).to_owned()
+        };
+        assert!(after(|data| data.sampling.rate_bits = 40).ends_with("is no way to sample"));
+        assert_eq!(after(|data| data.sets.push(data.sets[0].clone())), "3 and 2 groups instead of at most 2");
+        assert_eq!(after(|data| data.max_set_bits = 9), "the limits of a group are not those of its part");
+        assert!(after(|data| data.references[0].count[1] = 3).starts_with("Slot(0), tag 0: "));
+        assert!(after(|data| data.references.swap(0, 1)).starts_with("references are not sorted"));
+        assert!(after(|data| data.full[1].stacks[0].histograms.cold[0] += 1).contains("Slot(0), tag 0: 1 set: loads"));
+        let mut mixed = rich();
+        mixed.processes[0].sampled = crate::samples::sampled().processes.remove(0).sampled;
+        assert!(mixed.validate().unwrap_err().to_string().contains("some line sizes are sampled and others are not"));
     }
 
     /// Vectors may be shorter than the model allows.

@@ -10,7 +10,7 @@ use bincode::{Decode, Encode};
 
 use crate::counts::{pack, unpack};
 use crate::error::Damage;
-use crate::model::{Callee, Histograms, LineData, Machine, Meta, Owner, StackData};
+use crate::model::{Callee, Histograms, LineData, Machine, Meta, Owner, References, Sampling, StackData};
 use crate::section::{Kind, MAX_RAW};
 
 /// Decoded data may take more room than its encoding: an empty vector is 8 bytes in a file and 24 in memory.
@@ -128,11 +128,43 @@ impl Part for LineData {
     }
 }
 
+/// What every section of sampled line data of one line size begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct SampledHead {
+    pub(crate) line_bytes: u32,
+    pub(crate) max_set_bits: u32,
+    pub(crate) max_ways: u32,
+    pub(crate) sampling: Sampling,
+    pub(crate) references: Vec<References>,
+}
+
+/// One group by one of the two ways of sampling, or some of its stacks.
+#[derive(Debug)]
+pub(crate) struct Sampled {
+    pub(crate) head: SampledHead,
+    /// Number of the group.
+    pub(crate) group: u32,
+    /// Whether lines were chosen at random, not by sets.
+    pub(crate) full: bool,
+    pub(crate) lines: LineData,
+}
+
+impl Part for Sampled {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        let ((head, group, full), used) = decode(bytes)?;
+        let (lines, more) = <LineData as Part>::decode(1, &bytes[used..])?;
+        Ok((Self { head, group, full, lines }, used + more))
+    }
+}
+
 /// The version that a writer gives to sections of a kind.
 pub(crate) const fn version_of(kind: Kind) -> u16 {
     match kind {
         Kind::Head => Head::VERSION,
         Kind::Lines => LineData::VERSION,
+        Kind::Sampled => Sampled::VERSION,
         Kind::TraceHead => <crate::trace::Header as Part>::VERSION,
         Kind::End | Kind::Records => 1,
     }

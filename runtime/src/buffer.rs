@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU64;
 
 /// Words of a buffer: 64 KiB, which the caches hold beside the program's own data.
-const WORDS: usize = 8192;
+pub const WORDS: usize = 8192;
 
 /// A buffer that nobody reads, for when nothing is recorded, and its limit. All threads write to the same. It needs no
 /// memory that might not be there.

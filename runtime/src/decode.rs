@@ -1,66 +1,151 @@
-//! The buffer's words back into accesses: see `bf-abi` for the layout.
+//! The buffer's words: see `bf-abi` for the layout.
 
-use bf_abi::{MAX_SEGMENT_WORDS, Op, Segment};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// What takes the accesses of a buffer.
-pub trait Sink {
-    /// One access; never of address 0, possibly of size 0.
-    fn access(&mut self, address: u64, size: u64, store: bool);
-    /// A `memcpy` or `memmove`.
-    fn copy(&mut self, to: u64, from: u64, size: u64);
-    /// A segment that ends in a call of a function its module only declares.
-    fn call(&mut self, segment: &Segment);
-}
+use crate::modules;
+use bf_abi::{Entry, MAX_SEGMENT_WORDS, Op, Segment};
+use bf_collect::{Shape, Shapes, Step, What};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A segment is where its header says.
-pub fn there(header: u64) -> *const Segment {
-    header as *const Segment
+pub fn there(address: u64) -> *const Segment {
+    address as *const Segment
 }
 
-/// Reads segments from `from` up to `to` and returns where it stopped: `to`, unless the last segment reaches beyond it.
+/// How many words a record has.
 ///
 /// # Safety
 ///
-/// `from..to` lies within one buffer that instrumented code filled, and `locate` gives the place of every segment that is
-/// named there, mapped. The thread that fills it may be running.
-#[inline]
-pub unsafe fn decode(
-    from: *const u64,
-    to: *const u64,
-    locate: impl Fn(u64) -> *const Segment,
-    sink: &mut impl Sink,
-) -> *const u64 {
-    let mut at = from;
-    while at < to {
+/// `locate` gives the place of the header's segment, mapped.
+#[inline(always)]
+unsafe fn words(header: u64, locate: impl Fn(u64) -> *const Segment) -> u32 {
+    match Segment::of_header(header) {
+        (_, Some(words)) => words,
         // SAFETY:
-        // - `at < to`, so within the buffer
-        let header = unsafe { word(at) };
-        if header == 0 {
-            // SAFETY:
-            // - as above: at most `to`
-            at = unsafe { at.add(1) };
-            continue;
-        }
-        // SAFETY:
-        // - a word where a segment begins is zero or the address of a segment: nothing else is ever stored there
-        // - the caller says that it is mapped; only its `id` ever changes, and that through an atomic
-        let segment = unsafe { &*locate(header) };
-        // SAFETY:
-        // - a segment's words lie within its buffer
-        let next = unsafe { at.add(segment.words.clamp(1, MAX_SEGMENT_WORDS) as usize) };
-        if next > to {
-            break;
-        }
-        // SAFETY:
-        // - `at .. next` holds the words that the segment's entries say
-        unsafe { entries(segment, at.wrapping_add(1), sink) };
-        if segment.callee != 0 {
-            sink.call(segment);
-        }
-        at = next;
+        // - the caller's obligation
+        (address, None) => unsafe { (*locate(address)).words.clamp(1, MAX_SEGMENT_WORDS) },
     }
-    at
+}
+
+/// What one thread remembers of segments, so that it need not ask, and what it counted.
+#[derive(Default)]
+pub struct Memory {
+    /// By number of a segment: its callee, 0 if that is not remembered.
+    callees: Vec<u32>,
+    /// By number of a callee.
+    pub calls: Vec<u64>,
+}
+
+impl Memory {
+    #[inline]
+    fn count_call(&mut self, number: u32) {
+        let callee = match self.callees.get(number as usize) {
+            Some(&callee @ 1..) => callee,
+            _ => self.ask(number),
+        };
+        match self.calls.get_mut(callee as usize) {
+            Some(calls) => *calls += 1,
+            None => {
+                self.calls.resize(callee as usize + 1, 0);
+                self.calls[callee as usize] = 1;
+            }
+        }
+    }
+
+    #[cold]
+    fn ask(&mut self, number: u32) -> u32 {
+        let callee = modules::callee(number);
+        if self.callees.len() <= number as usize {
+            self.callees.resize(number as usize + 1, 0);
+        }
+        self.callees[number as usize] = callee;
+        callee
+    }
+}
+
+/// Reads headers.
+pub struct Reader<'a, L> {
+    locate: L,
+    memory: &'a mut Memory,
+    counts_calls: bool,
+}
+
+impl<'a, L: Fn(u64) -> *const Segment> Reader<'a, L> {
+    /// # Safety
+    ///
+    /// The reader is given headers only that instrumented code stored, and `locate` gives the place of each one's
+    /// segment, mapped.
+    pub unsafe fn new(locate: L, memory: &'a mut Memory, counts_calls: bool) -> Self {
+        Self { locate, memory, counts_calls }
+    }
+}
+
+impl<L: Fn(u64) -> *const Segment> Shapes for Reader<'_, L> {
+    #[inline(always)]
+    fn words(&self, header: u64) -> u32 {
+        // SAFETY:
+        // - a word where a segment begins is zero or a header: nothing else is ever stored there
+        unsafe { words(header, &self.locate) }
+    }
+
+    #[inline(always)]
+    fn number(&mut self, header: u64) -> u32 {
+        // SAFETY:
+        // - as above; mapped, as `new` was promised; only its `id` ever changes, and that through an atomic
+        let segment = unsafe { &*(self.locate)(Segment::of_header(header).0) };
+        // SAFETY:
+        // - `id` is an aligned u32 that everyone reaches through atomics
+        let id = unsafe { AtomicU32::from_ptr((&raw const segment.id).cast_mut()) };
+        let number = match id.load(Ordering::Relaxed) {
+            // SAFETY:
+            // - `n_entries` entries follow the struct
+            0 => modules::number(segment, unsafe { entries(segment) }, id),
+            number => number,
+        };
+        if segment.callee != 0 && self.counts_calls {
+            self.memory.count_call(number);
+        }
+        number
+    }
+
+    fn shape(&mut self, number: u32) -> Arc<Shape> {
+        modules::shape(number)
+    }
+}
+
+/// # Safety
+///
+/// As many entries as it says follow the segment.
+unsafe fn entries(segment: &Segment) -> &[Entry] {
+    // SAFETY:
+    // - the caller's obligation; the struct's size is a multiple of an entry's alignment
+    unsafe {
+        let first = (&raw const *segment).add(1).cast::<Entry>();
+        std::slice::from_raw_parts(first, segment.n_entries as usize)
+    }
+}
+
+/// The form of a segment's records.
+pub fn shape(segment: &Segment, entries: &[Entry]) -> Shape {
+    let words = segment.words.clamp(1, MAX_SEGMENT_WORDS);
+    let steps = entries.iter().map_while(step).collect();
+    let shape = match segment.kind {
+        Segment::STREAM => Shape::stream(words, steps),
+        _ => Shape::once(words, steps),
+    };
+    // No pass writes a segment with entries outside of its words.
+    shape.unwrap_or_else(|| Shape::empty(words))
+}
+
+fn step(entry: &Entry) -> Option<Step> {
+    let size = entry.what & Op::MAX_SIZE;
+    let what = match Op::of(entry.what)? {
+        Op::Load => What::Load(size),
+        Op::Store => What::Store(size),
+        Op::LoadRange => What::LoadRange,
+        Op::StoreRange => What::StoreRange,
+        Op::Copy => What::Copy,
+    };
+    Some(Step { word: entry.word, offset: entry.offset, what })
 }
 
 /// A word of a buffer that its thread may be writing.
@@ -69,52 +154,10 @@ pub unsafe fn decode(
 ///
 /// `at` is within a buffer.
 #[inline(always)]
-unsafe fn word(at: *const u64) -> u64 {
+pub unsafe fn word(at: *const u64) -> u64 {
     // SAFETY:
     // - buffers are mapped for good, aligned, and shared with nothing but atomics and the generated stores
     unsafe { AtomicU64::from_ptr(at.cast_mut()) }.load(Ordering::Relaxed)
-}
-
-/// Gives the accesses of one segment, whose first entry's words begin at `at`, to `sink`.
-///
-/// # Safety
-///
-/// As many words follow `at` as the segment's entries say.
-#[inline(always)]
-unsafe fn entries(segment: &Segment, mut at: *const u64, sink: &mut impl Sink) {
-    // SAFETY:
-    // - `n_entries` words of type u32 follow the struct
-    let entries = unsafe {
-        let first = (&raw const *segment).add(1).cast::<u32>();
-        std::slice::from_raw_parts(first, segment.n_entries as usize)
-    };
-    for &entry in entries {
-        // SAFETY:
-        // - `at` moves on by what the entry says, and the caller says that this is there
-        unsafe {
-            let address = word(at);
-            // Scalars are nearly everything: one test for both of them.
-            if entry < Op::LoadRange.entry(0) {
-                at = at.add(1);
-                if address != 0 {
-                    sink.access(address, u64::from(entry & Op::MAX_SIZE), entry >= Op::Store.entry(0));
-                }
-                continue;
-            }
-            let Some(op) = Op::of(entry) else { return };
-            match op {
-                Op::Copy => {
-                    let (from, size) = (word(at.add(1)), word(at.add(2)));
-                    if address != 0 && from != 0 {
-                        sink.copy(address, from, size);
-                    }
-                }
-                _ if address != 0 => sink.access(address, word(at.add(1)), op == Op::StoreRange),
-                _ => {}
-            }
-            at = at.add(op.words() as usize);
-        }
-    }
 }
 
 /// How far `from..to`, which a handler interrupted, can be read now: up to a segment that lacks its header or one of its
@@ -122,19 +165,20 @@ unsafe fn entries(segment: &Segment, mut at: *const u64, sink: &mut impl Sink) {
 ///
 /// # Safety
 ///
-/// As for [`decode`].
+/// `from..to` lies within one buffer that instrumented code filled, and `locate` gives the place of every segment that is
+/// named there, mapped. The thread that fills it may be running.
 pub unsafe fn complete(from: *const u64, to: *const u64, locate: impl Fn(u64) -> *const Segment) -> *const u64 {
     let mut at = from;
     while at < to {
         // SAFETY:
-        // - as in `decode`
+        // - `at < to`, so within the buffer
         let header = unsafe { word(at) };
         if header == 0 {
             break;
         }
         // SAFETY:
-        // - as in `decode`
-        let words = unsafe { (*locate(header)).words.clamp(1, MAX_SEGMENT_WORDS) } as usize;
+        // - as in `Reader::words`
+        let words = unsafe { words(header, &locate) } as usize;
         let next = at.wrapping_add(words);
         // Only the last segment can be in the making.
         // SAFETY:

@@ -1,6 +1,6 @@
 //! The `BF_*` variables, read once. A bad one is remarked on and otherwise as if it were not there.
 
-use bf_collect::Config;
+use bf_collect::{Config, Instructions, Sample};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
@@ -19,6 +19,14 @@ pub struct Options {
     pub max_set_bits: Option<u32>,
     /// `BF_MAX_WAYS`.
     pub max_ways: Option<u32>,
+    /// `BF_SAMPLE`: follow some lines only.
+    pub sample: Option<Sample>,
+    /// `BF_INSTRUCTIONS`: the engine's.
+    pub instructions: Option<Instructions>,
+    /// `BF_THREADS`: helper threads.
+    pub threads: Option<u32>,
+    /// `BF_MAX_MEMORY`: bytes.
+    pub max_memory: Option<u64>,
     /// `BF_CHECKPOINT`: time between checkpoints.
     pub checkpoint: Option<Duration>,
     /// `BF_STOP=ignore`.
@@ -59,6 +67,10 @@ impl Options {
             "BF_LINE_SIZE" => self.line_sizes = Some(line_sizes(&text)?),
             "BF_MAX_SET_BITS" => self.max_set_bits = Some(number(&text, 0, 24)?),
             "BF_MAX_WAYS" => self.max_ways = Some(number(&text, 1, 255)?),
+            "BF_SAMPLE" => self.sample = Sample::parse(&text)?,
+            "BF_INSTRUCTIONS" => self.instructions = Some(instructions(&text)?),
+            "BF_THREADS" => self.threads = Some(number(&text, 0, 64)?),
+            "BF_MAX_MEMORY" => self.max_memory = Some(bytes(&text)?),
             "BF_CHECKPOINT" => self.checkpoint = seconds(&text)?,
             "BF_STOP" if text == "ignore" => self.stop_ignores = true,
             "BF_STOP" => return Err(format!("{text:?} is not \"ignore\"")),
@@ -82,6 +94,27 @@ fn flag(text: &str) -> Result<bool, String> {
 fn number(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let number = text.parse().map_err(|_| format!("{text:?} is no number"))?;
     if (least..=most).contains(&number) { Ok(number) } else { Err(format!("{number} is not in {least}..={most}")) }
+}
+
+fn instructions(text: &str) -> Result<Instructions, String> {
+    let known = Instructions::ALL.into_iter().find(|kind| kind.name() == text);
+    let known =
+        known.ok_or_else(|| format!("{text:?} is none of {}", Instructions::ALL.map(Instructions::name).join(", ")))?;
+    if known.available() { Ok(known) } else { Err(format!("this processor has no {text}")) }
+}
+
+/// A number of bytes, or of K, M or G of them.
+fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" => Some(0),
+        "K" | "k" => Some(10),
+        "M" | "m" => Some(20),
+        "G" | "g" => Some(30),
+        _ => None,
+    };
+    let bytes = digits.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(1 << unit));
+    bytes.filter(|&bytes| bytes > 0).ok_or_else(|| format!("{text:?} is no size; write 512M or 2G"))
 }
 
 fn seconds(text: &str) -> Result<Option<Duration>, String> {
@@ -121,6 +154,10 @@ mod tests {
             ("BF_LINE_SIZE", "128, 64,64"),
             ("BF_MAX_SET_BITS", "0"),
             ("BF_MAX_WAYS", "255"),
+            ("BF_SAMPLE", "1/64"),
+            ("BF_INSTRUCTIONS", "portable"),
+            ("BF_THREADS", "2"),
+            ("BF_MAX_MEMORY", "3G"),
             ("BF_CHECKPOINT", "0.5"),
             ("BF_STOP", "ignore"),
             ("BF_VERBOSE", "1"),
@@ -131,6 +168,10 @@ mod tests {
             line_sizes: Some(vec![64, 128]),
             max_set_bits: Some(0),
             max_ways: Some(255),
+            sample: Sample::one_in(6),
+            instructions: Some(Instructions::Portable),
+            threads: Some(2),
+            max_memory: Some(3 << 30),
             checkpoint: Some(Duration::from_millis(500)),
             stop_ignores: true,
             verbose: true,
@@ -150,17 +191,25 @@ mod tests {
             ("BF_LINE_SIZE", "48"),
             ("BF_MAX_SET_BITS", "25"),
             ("BF_MAX_WAYS", "many"),
+            ("BF_INSTRUCTIONS", "sse"),
+            ("BF_THREADS", "65"),
+            ("BF_MAX_MEMORY", "1 GB"),
             ("BF_CHECKPOINT", "-1"),
+            ("BF_SAMPLE", "2"),
             ("BF_STOP", "yes"),
             ("BF_PROFIEL", "x"),
         ]);
         let remarks = [
             "BF_CHECKPOINT: \"-1\" is no time, ignored",
+            "BF_INSTRUCTIONS: \"sse\" is none of avx512, avx2, portable, ignored",
             "BF_LINE_SIZE: a line of 48 bytes is no power of two in 8..=1073741824, ignored",
+            "BF_MAX_MEMORY: \"1 GB\" is no size; write 512M or 2G, ignored",
             "BF_MAX_SET_BITS: 25 is not in 0..=24, ignored",
             "BF_MAX_WAYS: \"many\" is no number, ignored",
             "BF_PROFIEL: no variable of bf, ignored",
+            "BF_SAMPLE: a sampling rate of 2 is not in 1/1048576..=1, ignored",
             "BF_STOP: \"yes\" is not \"ignore\", ignored",
+            "BF_THREADS: 65 is not in 0..=64, ignored",
         ];
         assert_eq!(options, Options { remarks: remarks.map(str::to_owned).to_vec(), ..Options::default() });
     }

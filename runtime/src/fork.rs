@@ -72,6 +72,7 @@ unsafe extern "C" fn child() {
     // SAFETY:
     // - see `Slot`
     let Some(at_rest) = (unsafe { (*AT_REST.0.get()).take() }) else { return };
+    process::say_here();
     let AtRest { held: Held { _inner, _threads, _queue, mut registry, _outer }, _quiet } = at_rest;
     drop((_inner, _threads, _queue, _outer));
     memory::run(|| process::begin_child(&mut registry));

@@ -65,14 +65,14 @@ impl Level {
         Self { read: buffers[0].start, buffers, boundaries: VecDeque::new(), suspended: None }
     }
 
-    /// Hands the other buffer out; the thread is the calling one.
-    pub fn turn(&mut self, cursor: Cursor) -> *mut u64 {
+    /// Hands the first `words` words of the other buffer out; the thread is the calling one.
+    pub fn turn(&mut self, cursor: Cursor, words: usize) -> *mut u64 {
         self.buffers.swap(0, 1);
         let [now, before] = &mut self.buffers;
         before.written(cursor.position().min(before.limit()).max(before.start));
         now.clean();
         self.read = now.start;
-        cursor.set(now.start, now.limit());
+        cursor.set(now.start, now.start.wrapping_add(words));
         now.start
     }
 }

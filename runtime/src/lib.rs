@@ -17,16 +17,20 @@
 //!   through [`signals`], which gives it a buffer of its own ([`level`] has the order in which they are read).
 //! - Two buffers alternate per thread: stores that a segment still owes, should a handler installed behind our back
 //!   have emptied the buffer meanwhile, land in the buffer that is not in use, which is zeroed before it is used again.
+//! - **Helper threads** ([`helpers`]) analyse batches behind the program's back, and do nothing else; the C library does not
+//!   know of them ([`bare`]).
 //! - **Where memory cannot be had, the runtime is left** at its entry ([`memory`]), and the program goes on unrecorded.
 //!
 //! # Locks
 //!
 //! Taken in this order: output, calipers, registry, one or all threads, then the leaves (modules, mode, tags, log,
-//! trace). `fork`
-//! takes all of them but the trace's, which nobody holds without a thread's, so the child finds them free.
+//! trace). `fork` takes all of them but the trace's, which nobody holds without a thread's, so the child finds them free,
+//! and then the heap's, which is taken for a moment under any of them. The session's locks are taken under any of them too
+//! and are the only ones that helpers take; a child has another session.
 #![cfg_attr(test, expect(dead_code, reason = "what C calls has no caller in unit tests"))]
 
 mod alloc;
+mod bare;
 mod buffer;
 mod calipers;
 mod checkpoint;
@@ -35,6 +39,8 @@ mod env;
 mod exec;
 mod fair;
 mod fork;
+mod heap;
+mod helpers;
 mod level;
 mod log;
 mod memory;

@@ -11,19 +11,22 @@
 //!    from then on the runtime is *lost*: entries return at once, no profile is written, and whoever waits for a lock
 //!    leaves the runtime too ([`crate::process::lock`], `Session::close`).
 //!
+//! A limit (`BF_MAX_MEMORY`) comes before both: [`full`] says when it is reached, and then the stacks take nothing more,
+//! while accesses go on being counted.
+//!
 //! One step would do only if a reserve could be large enough: a single access to a range of a gigabyte makes the stacks
 //! grow by as much, in the middle of a batch.
 
+use crate::heap::{self, Heap};
 use crate::tls::Cursor;
 use crate::{log, process};
-use dlmalloc::GlobalDlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 unsafe extern "C" {
     /// Calls `f(argument)`, its frame's address in `*frame`; 0. If it is left by `bf_rt_escape`, 1 (shim.c).
@@ -66,6 +69,59 @@ pub fn stopped() -> Option<Instant> {
     STOPPED.get().copied()
 }
 
+/// Bytes of the heap that may be in memory before the stacks stop.
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+static FULL: AtomicBool = AtomicBool::new(false);
+/// When to look next, nanoseconds since the first look.
+static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
+/// Time between two looks: at least this, and so many times what a look takes.
+const BETWEEN: (Duration, u32) = (Duration::from_millis(2), 50);
+
+/// Sets the limit. A part of it is left for finishing what was begun and for writing the profile.
+pub fn limit(bytes: u64) {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    LIMIT.store(bytes - (bytes / 8).min(RESERVE), Ordering::Relaxed);
+}
+
+/// Whether the limit was reached, or there is no more memory at all: then stacks must not grow. Meant to be asked often.
+pub fn full() -> bool {
+    // Most of what the stacks map stays untouched for long: only what is in memory counts, but that takes time to find.
+    FULL.load(Ordering::Relaxed)
+        || stopped().is_some()
+        || heap::held() > LIMIT.load(Ordering::Relaxed) && look_whether_full()
+}
+
+fn look_whether_full() -> bool {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let first = FIRST.get_or_init(Instant::now);
+    let nanoseconds = |time: Duration| time.as_nanos() as u64;
+    let (now, next) = (first.elapsed(), NEXT_LOOK.load(Ordering::Relaxed));
+    if nanoseconds(now) < next
+        || NEXT_LOOK.compare_exchange(next, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_err()
+    {
+        return false;
+    }
+    let full = heap::resident() > LIMIT.load(Ordering::Relaxed);
+    if full {
+        FULL.store(true, Ordering::Relaxed);
+    }
+    let then = first.elapsed();
+    NEXT_LOOK.store(nanoseconds(then + BETWEEN.0.max((then - now) * BETWEEN.1)), Ordering::Relaxed);
+    full
+}
+
+/// Whether the limit was reached.
+pub fn limit_reached() -> bool {
+    FULL.load(Ordering::Relaxed)
+}
+
+/// In a child process: what its parent's stacks take is not its own, though it is in its memory.
+pub fn begin_child(limit: Option<u64>) {
+    FULL.store(false, Ordering::Relaxed);
+    NEXT_LOOK.store(0, Ordering::Relaxed);
+    limit.into_iter().for_each(|bytes| self::limit(bytes.saturating_add(heap::resident() as u64)));
+}
+
 /// Whether locks may be held for good, so that none may be waited for.
 pub fn lost() -> bool {
     LOST.load(Ordering::Acquire)
@@ -79,11 +135,21 @@ pub fn inside() -> bool {
 /// No memory: the runtime is lost, and left. Comes back only where no [`run`] stands.
 pub fn exhausted() {
     STOPPED.get_or_init(Instant::now);
-    if !LOST.swap(true, Ordering::AcqRel) {
+    LOST.store(true, Ordering::Release);
+    process::close();
+    if !Cursor::mine().is_helper() {
+        say_if_lost();
+    }
+    leave();
+}
+
+/// Says, once and if remarks are asked for, that the runtime is lost. A helper has nowhere to say it: it
+/// leaves that to a thread of the program.
+pub fn say_if_lost() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if lost() && !SAID.swap(true, Ordering::Relaxed) {
         log::say_plain("bf: no memory: recording ends and no profile is written\n");
     }
-    process::close();
-    leave();
 }
 
 /// Leaves the innermost [`run`] of this thread, if there is one.
@@ -98,7 +164,8 @@ pub fn leave() {
     }
 }
 
-/// Does what an entry of the runtime does; `None` if there was not the memory for it. Nothing that has to be undone may
+/// Does what an entry of the runtime does; `None` if there was not the memory for it, or this is a process that does not
+/// record ([`process::elsewhere`]). Nothing that has to be undone may
 /// be handed to `work`.
 pub fn run<R>(work: impl FnOnce() -> R) -> Option<R> {
     struct Job<F, R> {
@@ -115,6 +182,9 @@ pub fn run<R>(work: impl FnOnce() -> R) -> Option<R> {
     }
     fn caller<F: FnOnce() -> R, R>(_: &F) -> unsafe extern "C" fn(*mut c_void) {
         call::<F, R>
+    }
+    if process::elsewhere() {
+        return None;
     }
     let call = caller(&work);
     let mut job = Job { work: MaybeUninit::new(work), result: MaybeUninit::<R>::uninit() };
@@ -147,29 +217,29 @@ impl Allocator {
 }
 
 // SAFETY:
-// - all of it is dlmalloc's, except that what fails may not return
+// - all of it is the heap's, except that what fails may not return
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY:
         // - the caller's obligation
-        Self::insist(|| unsafe { GlobalDlmalloc.alloc(layout) })
+        Self::insist(|| unsafe { Heap.alloc(layout) })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY:
         // - the caller's obligation
-        unsafe { GlobalDlmalloc.dealloc(block, layout) };
+        unsafe { Heap.dealloc(block, layout) };
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY:
         // - the caller's obligation
-        Self::insist(|| unsafe { GlobalDlmalloc.alloc_zeroed(layout) })
+        Self::insist(|| unsafe { Heap.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY:
         // - the caller's obligation; a block stays as it is when this fails
-        Self::insist(|| unsafe { GlobalDlmalloc.realloc(block, layout, size) })
+        Self::insist(|| unsafe { Heap.realloc(block, layout, size) })
     }
 }

@@ -1,12 +1,13 @@
-//! The instrumented modules of the process: their names, their wishes, and the callees they do not define.
+//! The instrumented modules of the process: their names, their wishes, the callees they do not define, and their segments.
 
 use crate::process::lock;
-use crate::{log, process};
-use bf_abi::{ABI_VERSION, Module, Segment};
+use crate::{decode, log, process};
+use bf_abi::{ABI_VERSION, Entry, Module, Segment};
+use bf_collect::Shape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 static KNOWN: Mutex<Known> = Mutex::new(Known::new());
 /// Whether a module of another layout was met: then nothing can be read any more.
@@ -29,6 +30,9 @@ pub struct Known {
     numbers: BTreeMap<String, u32>,
     /// By address of the module: the numbers of its callees.
     modules: BTreeMap<usize, Vec<u32>>,
+    /// By number of a segment, from 1 up: the form of its records, and its callee.
+    segments: Vec<(Arc<Shape>, u32)>,
+    segment_numbers: BTreeMap<(Arc<Shape>, u32), u32>,
 }
 
 impl Known {
@@ -42,6 +46,8 @@ impl Known {
             callees: Vec::new(),
             numbers: BTreeMap::new(),
             modules: BTreeMap::new(),
+            segments: Vec::new(),
+            segment_numbers: BTreeMap::new(),
         }
     }
 
@@ -128,13 +134,32 @@ pub fn forget(gone: impl Fn(usize) -> bool) {
     lock(&KNOWN).modules.retain(|&module, _| !gone(module));
 }
 
-/// The number of the segment's callee, from now on in `id`; 0 if its module never registered.
-pub fn number(segment: &Segment, id: &AtomicU32) -> u32 {
-    let known = lock(&KNOWN);
-    let numbers = known.modules.get(&(segment.module as usize));
-    let number = numbers.and_then(|numbers| numbers.get(segment.callee as usize - 1)).copied().unwrap_or(0);
+/// Numbers a segment seen for the first time, from 1 up; its `id` from now on.
+pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
+    let known = &mut *lock(&KNOWN);
+    let callee = (segment.callee as usize).checked_sub(1).map_or(0, |index| {
+        let numbers = known.modules.get(&(segment.module as usize));
+        numbers.and_then(|numbers| numbers.get(index)).copied().unwrap_or(0)
+    });
+    // By content: a library that is loaded over and over adds nothing.
+    let next = known.segments.len() as u32 + 1;
+    let shape = Arc::new(decode::shape(segment, entries));
+    let number = *known.segment_numbers.entry((Arc::clone(&shape), callee)).or_insert(next);
+    if number == next {
+        known.segments.push((shape, callee));
+    }
     id.store(number, Ordering::Relaxed);
     number
+}
+
+/// The form of the records of the segments of that number.
+pub fn shape(number: u32) -> Arc<Shape> {
+    Arc::clone(&lock(&KNOWN).segments[number as usize - 1].0)
+}
+
+/// The callee of the segments of that number; 0 if they have none, or their module never registered.
+pub fn callee(number: u32) -> u32 {
+    lock(&KNOWN).segments[number as usize - 1].1
 }
 
 /// # Safety

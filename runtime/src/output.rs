@@ -5,9 +5,9 @@ use crate::recording::Extent;
 use crate::stack::{self, Stack};
 use crate::thread::{self, add_calls};
 use crate::{calipers, log, memory, modules, quiet, topology};
-use bf_collect::{Batch, Bucket, Config};
+use bf_collect::{Batch, Bucket, Config, Snapshot};
 use bf_profile::trace::{Access, Event, Header, Writer};
-use bf_profile::{Callee, EndReason, LineData, Meta, Process, Profile};
+use bf_profile::{Callee, EndReason, Meta, Process, Profile};
 use std::ffi::{CStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -54,7 +54,7 @@ fn write_here(reason: &EndReason) {
 
 fn collect(identity: &Identity, reason: &EndReason) -> Process {
     let (mut calls, mut threads) = (Vec::new(), 0);
-    let mut snapshot = bf_collect::Snapshot::default();
+    let snapshot;
     let extent = match reason {
         EndReason::Checkpoint | EndReason::Exec => Extent::Complete,
         _ => Extent::Everything,
@@ -73,12 +73,10 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
             threads += u32::from(inner.accumulator().used());
             held.push(inner);
         }
+        recorder.settle();
         snapshot = recorder.session().snapshot(PATIENCE);
     } else {
-        let config = process::config();
-        let (max_set_bits, max_ways) = (config.limits.max_set_bits, config.limits.max_ways);
-        let empty = |&line_bytes: &u32| LineData { line_bytes, max_set_bits, max_ways, stacks: Vec::new() };
-        snapshot.lines = config.line_sizes.iter().map(empty).collect();
+        snapshot = Snapshot::empty(&process::config());
     }
     if snapshot.missing > 0 {
         log::remark(format!("{} stacks were busy at the end and are left out", snapshot.missing));
@@ -88,22 +86,28 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
             elapsed_ns: identity.start.elapsed().as_nanos() as u64,
             end: reason.clone(),
             threads,
-            accesses: snapshot.accesses,
-            dropped: snapshot.dropped,
+            accesses: snapshot.accesses - snapshot.skipped,
+            dropped: snapshot.dropped + snapshot.skipped,
             modules: modules::with(|known| known.names.iter().cloned().collect()),
             ..meta(identity)
         },
         machine: topology::machine(),
         uninstrumented: uninstrumented(&calls),
-        log: remarks(identity),
+        log: remarks(identity, &snapshot),
         tags: calipers::tags(),
         lines: snapshot.lines,
+        sampled: snapshot.sampled,
     }
 }
 
 /// The log, with what could not be put there at the time.
-fn remarks(identity: &Identity) -> Vec<String> {
+fn remarks(identity: &Identity, snapshot: &Snapshot) -> Vec<String> {
     let mut lines = log::lines();
+    if memory::limit_reached() {
+        let bytes = process::options().max_memory.unwrap_or_default();
+        let (done, all) = (snapshot.accesses - snapshot.skipped, snapshot.accesses);
+        lines.push(format!("truncated: memory limit of {bytes} bytes (BF_MAX_MEMORY), after {done} of {all} accesses"));
+    }
     if let Some(at) = memory::stopped() {
         let seconds = at.duration_since(identity.start).as_secs_f64();
         lines.push(format!("recording stopped after {seconds:.1} s for want of memory"));
@@ -275,14 +279,24 @@ impl Trace {
 
     /// Accesses of one thread.
     pub fn batch(&mut self, slot: u32, batch: &Batch, bucket: Bucket) {
+        /// Accesses written at a time: a batch of loops may stand for very many.
+        const MOST: usize = 1 << 16;
         if bucket != Bucket::UNCOUNTED && !std::mem::replace(&mut self.named[usize::from(bucket.0)], true) {
             let name = calipers::tag_name(bucket);
             self.write(|writer| writer.event(&Event::TagName { bucket: bucket.0, name }));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
-        scratch.extend(batch.iter().map(|a| Access { address: a.address, size: a.size, store: a.store }));
-        self.write(|writer| writer.chunk(slot, bucket.0, &scratch));
+        batch.for_each(|a| {
+            scratch.push(Access { address: a.address, size: a.size, store: a.store });
+            if scratch.len() == MOST {
+                self.write(|writer| writer.chunk(slot, bucket.0, &scratch));
+                scratch.clear();
+            }
+        });
+        if !scratch.is_empty() {
+            self.write(|writer| writer.chunk(slot, bucket.0, &scratch));
+        }
         self.scratch = scratch;
     }
 

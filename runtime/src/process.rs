@@ -1,8 +1,9 @@
 //! The process: its beginning, its session, its children, its end.
 
 use crate::env::Options;
+use crate::helpers::{self, Helpers};
 use crate::names::{self, Facts};
-use crate::{calipers, checkpoint, fork, log, memory, modules, output, quiet::Quiet, signals, thread};
+use crate::{calipers, checkpoint, fork, heap, log, memory, modules, output, quiet::Quiet, signals, thread};
 use bf_collect::{Batch, Bucket, Config, Session};
 use bf_profile::EndReason;
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ pub struct Identity {
 pub struct Recorder {
     session: Session,
     trace: Option<Mutex<output::Trace>>,
+    helpers: Helpers,
 }
 
 impl Recorder {
@@ -59,9 +61,29 @@ impl Recorder {
         self.traced(|| self.session.release_slot(slot), |trace, ()| trace.released(slot));
     }
 
-    /// Takes a batch.
-    pub fn feed(&self, slot: u32, batch: &Batch, bucket: Bucket) {
-        self.traced(|| self.session.feed(slot, batch, bucket), |trace, ()| trace.batch(slot, batch, bucket));
+    /// Takes a batch: analyses it, or leaves it to the helpers and gives an empty one for it.
+    pub fn feed(&'static self, slot: u32, batch: &mut Batch, bucket: Bucket) {
+        let mut trace = self.trace.as_ref().map(lock);
+        if let Some(trace) = &mut trace {
+            trace.batch(slot, batch, bucket);
+        }
+        if self.helpers.take(self) {
+            self.session.hand_over(slot, batch, bucket);
+        } else {
+            self.session.feed(slot, batch, bucket);
+        }
+    }
+
+    /// Waits until everything that was fed is analysed, unless nothing goes on for too long.
+    pub fn settle(&self) {
+        if !self.session.settle(PATIENCE) && !memory::lost() {
+            log::remark("helper threads were busy for too long: what they had not analysed is left out".to_owned());
+        }
+    }
+
+    /// The helpers.
+    pub fn helpers(&self) -> &Helpers {
+        &self.helpers
     }
 
     /// The trace, if there is one.
@@ -125,7 +147,43 @@ pub fn lock_for<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 /// Whether nothing is recorded.
 pub fn off() -> bool {
-    disabled() || memory::stopped().is_some() || modules::foreign()
+    disabled() || memory::stopped().is_some() || modules::foreign() || elsewhere()
+}
+
+/// One page, holding 1, that children made behind the C library's back (by a raw `fork` or `clone`) find zeroed, while
+/// those that share the memory (`vfork`) do not. Null: the system cannot do that.
+static HERE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Whether this is a child process that was made behind the C library's back. It has no helper threads, any lock may be
+/// held for good by a thread that it has not got, and no profile of its own: it must not touch the runtime.
+pub fn elsewhere() -> bool {
+    // SAFETY:
+    // - null, or a page that is mapped for good
+    unsafe { HERE.load(Ordering::Relaxed).as_ref() }.is_some_and(|here| here.load(Ordering::Relaxed) == 0)
+}
+
+fn mark_here() {
+    // SAFETY:
+    // - a fresh anonymous mapping
+    let page = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if page == libc::MAP_FAILED || libc::madvise(page, 4096, libc::MADV_WIPEONFORK) != 0 {
+            return;
+        }
+        page.cast::<AtomicU32>()
+    };
+    HERE.store(page, Ordering::Relaxed);
+    say_here();
+}
+
+/// In a child process that was made by the C library's `fork`.
+pub fn say_here() {
+    // SAFETY:
+    // - as in `elsewhere`
+    if let Some(here) = unsafe { HERE.load(Ordering::Relaxed).as_ref() } {
+        here.store(1, Ordering::Relaxed);
+    }
 }
 
 /// Whether it was asked for that nothing be recorded, so that nothing was installed either.
@@ -181,9 +239,7 @@ pub fn init() {
     }
     let mut begun = lock(&BEGUN);
     if !std::mem::replace(&mut *begun, true) {
-        // SAFETY:
-        // - before the first allocation, once: a child process then finds the allocator's lock free
-        unsafe { dlmalloc::enable_alloc_after_fork() };
+        heap::install();
         memory::reserve();
         let options = options();
         log::set_verbose(options.verbose);
@@ -205,6 +261,9 @@ fn start(options: &Options) {
     *lock(&IDENTITY) = Some(identify(lineage::is_descendant()));
     lineage::mark();
     checkpoint::begin();
+    options.max_memory.into_iter().for_each(memory::limit);
+    mark_here();
+    helpers::install();
     signals::install();
     fork::install();
     thread::install();
@@ -280,6 +339,7 @@ mod lineage {
 pub fn begin_child(registry: &mut thread::Registry) {
     PID.store(std::process::id(), Ordering::Relaxed);
     FINISHED.store(false, Ordering::Relaxed);
+    memory::begin_child(options().max_memory);
     *lock(&IDENTITY) = Some(identify(true));
     checkpoint::begin();
     if let Some(old) = recorder() {
@@ -304,7 +364,7 @@ pub fn config() -> Config {
         }
         limits.max_set_bits = options.max_set_bits.map_or(limits.max_set_bits, |bits| bits.max(known.max_set_bits));
         limits.max_ways = options.max_ways.map_or(limits.max_ways, |ways| ways.max(known.max_ways));
-        Config { line_sizes, limits }
+        Config { line_sizes, limits, sample: options.sample, instructions: options.instructions }
     })
 }
 
@@ -331,7 +391,11 @@ pub fn begin() -> &'static Recorder {
 fn begin_recorder() -> &'static Recorder {
     let config = config();
     let trace = identity().and_then(|identity| output::Trace::create(&identity, &config)).map(Mutex::new);
-    let fresh = Box::leak(Box::new(Recorder { session: Session::new(config), trace }));
+    // Without stacks there is nothing to help with.
+    let helpers = if config.line_sizes.is_empty() { 0 } else { helpers::wanted() };
+    let session = Session::new(config).limited_by(memory::full);
+    let session = if helpers > 1 { session.apart() } else { session };
+    let fresh = Box::leak(Box::new(Recorder { session, trace, helpers: Helpers::new(helpers) }));
     RECORDER.store(fresh, Ordering::Release);
     fresh
 }
@@ -345,6 +409,7 @@ pub fn write_without_end(reason: &EndReason) {
 
 /// The profile, for good or for now. Does nothing in a process that is not ours, or that has written its last one.
 pub fn end(reason: &EndReason) {
+    memory::say_if_lost();
     if !has_profile() {
         return;
     }

@@ -1,11 +1,14 @@
 //! What one thread has recorded, and the way from there into the session.
 
-use crate::decode::{complete, decode, there};
+use crate::buffer::WORDS;
+use crate::decode::{complete, there};
 use crate::level::{Boundary, Frame, Level, Suspended};
 use crate::process::{self, Recorder};
 use crate::sink::{Accumulator, Mode};
 use crate::tls::Cursor;
 use crate::{memory, signals, unload};
+use bf_abi::MAX_SEGMENT_WORDS;
+use bf_collect::Batch;
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,6 +33,8 @@ pub struct Recording {
     pub mode: Mode,
     pub accumulator: Accumulator,
     pub ours_alternate: bool,
+    /// Words of the next buffer to use.
+    quantum: usize,
 }
 
 // SAFETY:
@@ -47,11 +52,23 @@ impl Recording {
             mode: Mode::Ignore,
             accumulator: Accumulator::default(),
             ours_alternate: false,
+            quantum: WORDS,
+        }
+    }
+
+    /// Chooses how much of the next buffer to use. What several threads do is put in order buffer by buffer, so a buffer
+    /// should not stand for many more accesses than it has words, whatever loops it was filled with.
+    pub fn choose_quantum(&mut self, recorder: &Recorder) {
+        let (words, accesses) = self.accumulator.take_read();
+        self.quantum = WORDS;
+        if recorder.session().is_shared() && accesses > WORDS as u64 {
+            let wanted = (WORDS * words) as u64 / accesses;
+            self.quantum = (wanted as usize).clamp(MAX_SEGMENT_WORDS as usize, WORDS);
         }
     }
 
     /// Reads what this thread recorded so far.
-    pub fn drain(&mut self, recorder: &Recorder, extent: Extent) {
+    pub fn drain(&mut self, recorder: &'static Recorder, extent: Extent) {
         let Some(cursor) = self.cursor.filter(|_| memory::stopped().is_none()) else { return };
         for index in 0..self.levels.len() {
             let level = &self.levels[index];
@@ -75,7 +92,7 @@ impl Recording {
         }
     }
 
-    fn drain_level(&mut self, index: usize, to: *mut u64, recorder: &Recorder) {
+    fn drain_level(&mut self, index: usize, to: *mut u64, recorder: &'static Recorder) {
         let level = &mut self.levels[index];
         while let Some(boundary) = level.boundaries.front()
             && boundary.at <= to
@@ -89,7 +106,7 @@ impl Recording {
     }
 
     /// Gives up the levels of handlers that were left by a jump.
-    pub fn forget_left(&mut self, now: Frame, recorder: &Recorder) {
+    pub fn forget_left(&mut self, now: Frame, recorder: &'static Recorder) {
         while let Some(index) = self.levels.len().checked_sub(2)
             && let Some(suspended) = &self.levels[index].suspended
             && suspended.frame.left(now)
@@ -99,7 +116,7 @@ impl Recording {
     }
 
     /// Reads all of a suspended level, and takes it away.
-    fn give_up(&mut self, index: usize, recorder: &Recorder) {
+    fn give_up(&mut self, index: usize, recorder: &'static Recorder) {
         if let Some(position) = self.levels[index].suspended.as_ref().map(|suspended| suspended.position) {
             self.drain_level(index, position, recorder);
             self.retire(index, position);
@@ -172,7 +189,7 @@ impl Recording {
     pub fn hand_out(&mut self, cursor: Cursor) -> *mut u64 {
         let Some(level) = self.levels.last_mut() else { return ptr::null_mut() };
         if !cursor.position().is_null() {
-            return level.turn(cursor);
+            return level.turn(cursor, self.quantum);
         }
         level.buffers[0].clean();
         level.read = level.buffers[0].start;
@@ -180,7 +197,7 @@ impl Recording {
         level.buffers[0].start
     }
 
-    pub fn enter(&mut self, frame: Frame, cursor: Cursor, recorder: &Recorder) {
+    pub fn enter(&mut self, frame: Frame, cursor: Cursor, recorder: &'static Recorder) {
         self.forget_left(frame, recorder);
         let suspended = Suspended { position: cursor.position(), limit: cursor.limit(), frame };
         if let Some(level) = self.levels.last_mut() {
@@ -191,7 +208,7 @@ impl Recording {
         cursor.set(ptr::null_mut(), ptr::null_mut());
     }
 
-    pub fn leave(&mut self, frame: Frame, cursor: Cursor, recorder: &Recorder) {
+    pub fn leave(&mut self, frame: Frame, cursor: Cursor, recorder: &'static Recorder) {
         let of_frame = |level: &Level| level.suspended.as_ref().is_some_and(|suspended| suspended.frame == frame);
         let index = self.levels.iter().position(of_frame);
         // Levels that handlers within this one suspended, and that they left by a jump.
@@ -235,7 +252,7 @@ fn feed(
     from: *const u64,
     to: *const u64,
     accumulator: &mut Accumulator,
-    recorder: &Recorder,
+    recorder: &'static Recorder,
     slot: u32,
     mode: Mode,
 ) -> *const u64 {
@@ -247,11 +264,11 @@ fn feed(
         // SAFETY:
         // - `from..to` is what the thread recorded in one of its buffers
         // - segments are mapped, or `unload` has a copy
-        Mode::Feed(_) => unsafe {
-            let mut sink = accumulator.open(recorder, slot, mode);
+        Mode::Feed(bucket) => unsafe {
+            let feed = |batch: &mut Batch| recorder.feed(slot, batch, bucket);
             match unload::ghosts() {
-                None => decode(from, to, there, &mut sink),
-                Some(locate) => decode(from, to, locate, &mut sink),
+                None => accumulator.read(from, to, there, bucket, feed),
+                Some(locate) => accumulator.read(from, to, locate, bucket, feed),
             }
         },
     }

@@ -150,6 +150,61 @@ __asm__(".text\n"
         ".size bf_rt_escape, .-bf_rt_escape\n");
 #endif
 
+/* long bf_rt_clone(unsigned long flags, void *stack, void *thread_pointer, int (*f)(void *), void *argument): a thread
+   that ends with the status f(argument), on the stack that ends at `stack`; its number, or minus the error (bare.rs). */
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".hidden bf_rt_clone\n"
+        ".globl bf_rt_clone\n"
+        ".type bf_rt_clone, @function\n"
+        "bf_rt_clone:\n"
+        "  endbr64\n"
+        "  and $-16, %rsi\n"
+        "  sub $16, %rsi\n"
+        "  mov %rcx, 0(%rsi)\n"
+        "  mov %r8, 8(%rsi)\n"
+        "  mov %rdx, %r8\n"
+        "  xor %edx, %edx\n"
+        "  xor %r10d, %r10d\n"
+        "  mov $56, %eax\n"
+        "  syscall\n"
+        "  test %rax, %rax\n"
+        "  jz 1f\n"
+        "  ret\n"
+        "1:\n"
+        "  xor %ebp, %ebp\n"
+        "  pop %rax\n"
+        "  pop %rdi\n"
+        "  call *%rax\n"
+        "  mov %eax, %edi\n"
+        "  mov $60, %eax\n"
+        "  syscall\n"
+        "  hlt\n"
+        ".size bf_rt_clone, .-bf_rt_clone\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".hidden bf_rt_clone\n"
+        ".globl bf_rt_clone\n"
+        ".type bf_rt_clone, %function\n"
+        "bf_rt_clone:\n"
+        "  and x1, x1, #-16\n"
+        "  stp x3, x4, [x1, #-16]!\n"
+        "  mov x3, x2\n"
+        "  mov x2, xzr\n"
+        "  mov x4, xzr\n"
+        "  mov x8, #220\n"
+        "  svc #0\n"
+        "  cbz x0, 1f\n"
+        "  ret\n"
+        "1:\n"
+        "  mov x29, xzr\n"
+        "  ldp x9, x0, [sp], #16\n"
+        "  blr x9\n"
+        "  mov x8, #93\n"
+        "  svc #0\n"
+        ".size bf_rt_clone, .-bf_rt_clone\n");
+#endif
+
 /* execl and friends: gather the arguments as glibc does, then the forms with a vector (exec.rs). */
 int bf_rt_execve(const char *path, char *const argv[], char *const envp[]);
 int bf_rt_execvpe(const char *file, char *const argv[], char *const envp[]);

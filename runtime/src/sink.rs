@@ -1,14 +1,8 @@
-//! What becomes of decoded accesses: a batch for the session, and calls by callee.
+//! What becomes of what a thread recorded: a batch for the session, and calls by callee.
 
-use crate::decode::Sink;
-use crate::modules;
-use crate::process::Recorder;
+use crate::decode::{self, Memory, Reader};
 use bf_abi::Segment;
 use bf_collect::{Batch, Bucket};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Copies are fed in parts of this many bytes (a multiple of the model's 4096), so that a batch stays small.
-const COPY_PART: u64 = 256 << 10;
 
 /// What becomes of the accesses made from a certain moment on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,14 +17,16 @@ pub enum Mode {
 #[derive(Default)]
 pub struct Accumulator {
     batch: Batch,
-    calls: Vec<u64>,
+    memory: Memory,
     used: bool,
+    /// Words read, and the accesses they stood for, since this was last asked.
+    read: (usize, u64),
 }
 
 impl Accumulator {
     /// Calls by callee number so far.
     pub fn calls(&self) -> &[u64] {
-        &self.calls
+        &self.memory.calls
     }
 
     /// Whether there was an access at all.
@@ -38,77 +34,53 @@ impl Accumulator {
         self.used
     }
 
+    /// Words read since the last call, and the accesses they stood for.
+    pub fn take_read(&mut self) -> (usize, u64) {
+        std::mem::take(&mut self.read)
+    }
+
     /// Forgets what it counted.
     pub fn reset(&mut self) {
-        self.calls.clear();
+        self.memory.calls.clear();
         self.used = false;
     }
 
-    /// A sink whose accesses go to `slot` under `mode` when it is dropped.
-    pub fn open<'a>(&'a mut self, recorder: &'a Recorder, slot: u32, mode: Mode) -> Open<'a> {
-        Open { to: self, recorder, slot, mode }
-    }
-}
-
-/// An [`Accumulator`] at work under one mode.
-pub struct Open<'a> {
-    to: &'a mut Accumulator,
-    recorder: &'a Recorder,
-    slot: u32,
-    mode: Mode,
-}
-
-impl Open<'_> {
-    fn feed(&mut self) {
-        if let Mode::Feed(bucket) = self.mode
-            && self.to.batch.accesses() > 0
-        {
-            self.to.used = true;
-            self.recorder.feed(self.slot, &self.to.batch, bucket);
-        }
-        self.to.batch.clear();
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.feed();
-    }
-}
-
-impl Sink for Open<'_> {
-    #[inline(always)]
-    fn access(&mut self, address: u64, size: u64, store: bool) {
-        self.to.batch.access(address, size, store);
-    }
-
-    fn copy(&mut self, to: u64, from: u64, size: u64) {
-        let mut done = 0;
-        while done < size {
-            let part = (size - done).min(COPY_PART);
-            self.to.batch.copy(to.wrapping_add(done), from.wrapping_add(done), part);
-            done += part;
-            if done < size {
-                self.feed();
-            }
-        }
-    }
-
-    #[inline]
-    fn call(&mut self, segment: &Segment) {
-        if self.mode == Mode::Ignore || self.mode == Mode::Feed(Bucket::UNCOUNTED) {
-            return;
-        }
+    /// Reads segments from `from` up to `to` and counts them in `bucket` as the thread's on `slot`. Returns where it
+    /// stopped: `to`, unless the last segment reaches beyond it.
+    ///
+    /// # Safety
+    ///
+    /// `from..to` lies within one buffer that instrumented code filled, and `locate` gives the place of every segment that
+    /// is named there, mapped. The thread that fills it may be running.
+    pub unsafe fn read(
+        &mut self,
+        from: *const u64,
+        to: *const u64,
+        locate: impl Fn(u64) -> *const Segment,
+        bucket: Bucket,
+        feed: impl Fn(&mut Batch),
+    ) -> *const u64 {
+        let Self { batch, memory, used, read } = self;
         // SAFETY:
-        // - `id` is an aligned u32 that everyone reaches through atomics
-        let id = unsafe { AtomicU32::from_ptr((&raw const segment.id).cast_mut()) };
-        let number = match id.load(Ordering::Relaxed) {
-            0 => modules::number(segment, id),
-            number => number,
-        } as usize;
-        if number >= self.to.calls.len() {
-            self.to.calls.resize(number + 1, 0);
+        // - both lie within one buffer
+        let len = unsafe { to.offset_from(from) }.max(0) as usize;
+        // SAFETY:
+        // - below `to`, so within the buffer
+        let words = (0..len).map(move |i| unsafe { decode::word(from.add(i)) });
+        // SAFETY:
+        // - the caller's obligation
+        let mut reader = unsafe { Reader::new(locate, memory, bucket != Bucket::UNCOUNTED) };
+        let mut feed = |batch: &mut Batch| {
+            *used = true;
+            read.1 = read.1.saturating_add(batch.accesses());
+            feed(batch);
+        };
+        let taken = batch.append(words, &mut reader, &mut feed);
+        if batch.accesses() > 0 {
+            feed(batch);
         }
-        self.to.calls[number] += 1;
+        batch.clear();
+        read.0 += taken;
+        from.wrapping_add(taken)
     }
 }

@@ -88,7 +88,7 @@ pub fn registry() -> MutexGuard<'static, Registry> {
 
 impl Registry {
     /// In a fresh child process: only the calling thread is left, and nothing was counted yet.
-    pub fn begin_again(&mut self, recorder: &Recorder) {
+    pub fn begin_again(&mut self, recorder: &'static Recorder) {
         self.calls.clear();
         self.used = 0;
         let mine = Thread::of(Cursor::mine());
@@ -135,8 +135,15 @@ pub fn add_calls(sum: &mut Vec<u64>, calls: &[u64]) {
 
 fn register(cursor: Cursor) -> &'static Thread {
     let mut registry = registry();
-    let recorder = process::begin();
     let thread = registry.idle.pop().unwrap_or_else(Thread::new);
+    // SAFETY:
+    // - only this thread works on its stack from here on, and signals are blocked, so not twice
+    unsafe { stack::call(thread.stack.top(), || register_here(&mut registry, thread, cursor)) };
+    thread
+}
+
+fn register_here(registry: &mut Registry, thread: &'static Thread, cursor: Cursor) {
+    let recorder = process::begin();
     let mut inner = thread.inner();
     inner.cursor = Some(cursor);
     inner.slot = recorder.take_slot();
@@ -148,7 +155,6 @@ fn register(cursor: Cursor) -> &'static Thread {
     cursor.thread().store(ptr::from_ref(thread) as u64, Relaxed);
     expect_end();
     registry.live.push(thread);
-    thread
 }
 
 /// Empties the calling thread's buffer; room for the next segment.
@@ -183,6 +189,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
                         inner.forget_left(signals::frame(now), recorder);
                     }
                     inner.drain(recorder, Extent::Mine);
+                    inner.choose_quantum(recorder);
                 }
                 _ => {}
             }

@@ -16,6 +16,8 @@ mod word {
     pub const ENDS: usize = 1;
     /// Where the runtime is left when memory runs out, 0 outside of it.
     pub const FRAME: usize = 2;
+    /// 1 on a helper thread.
+    pub const HELPER: usize = 3;
 }
 
 /// A thread's `bf_tls`. The thread writes cursor and limit at any time, others only read the cursor.
@@ -31,6 +33,11 @@ impl Cursor {
     /// That of the calling thread.
     pub fn mine() -> Self {
         Self(bf_rt_tls())
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> usize {
+        self.0.as_ptr() as usize
     }
 
     fn field(&self, index: usize) -> &AtomicU64 {
@@ -68,6 +75,16 @@ impl Cursor {
     /// Of [`crate::memory::run`]; 0 while the thread is not in the runtime.
     pub fn frame(&self) -> &AtomicU64 {
         self.reserved(word::FRAME)
+    }
+
+    /// Marks the thread as a helper.
+    pub fn set_helper(&self) {
+        self.reserved(word::HELPER).store(1, Ordering::Relaxed);
+    }
+
+    /// Whether it is one.
+    pub fn is_helper(&self) -> bool {
+        self.reserved(word::HELPER).load(Ordering::Relaxed) != 0
     }
 
     /// How many times the thread's destructor ran.

@@ -50,7 +50,7 @@ fn memory_that_grows_at_one_access() {
 
 #[test]
 fn a_profile_that_is_not_written_is_remarked_on_when_asked() {
-    let run = limited("ulimit -v 32768; export BF_VERBOSE=1", "wide-range");
+    let run = limited("ulimit -v 16384; export BF_VERBOSE=1", "wide-range");
     let remark = "bf: no memory: recording ends and no profile is written\n";
     assert_eq!((run.code(), run.stdout.as_str(), run.stderr.as_str()), (4, "done\n", remark));
     assert!(run.files().is_empty());

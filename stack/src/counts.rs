@@ -1,6 +1,7 @@
 //! Counters of one bucket, and the histograms they become.
 
-use crate::{Bucket, Limits};
+use crate::repeats::{Combination, Kind, Repeats};
+use crate::{Bucket, Limits, boxed};
 
 /// The counts of one stack under one bucket, as sections 2 to 4 of the model define them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,19 +77,20 @@ impl Bins {
         (lo, lo + step)
     }
 
-    pub(crate) fn add(&mut self, value: u64) {
+    #[inline(always)]
+    pub(crate) fn add(&mut self, value: u64, weight: u64) {
         let index = Self::index(value);
         if index >= self.0.len() {
             self.0.resize((index + 1).next_power_of_two(), 0);
         }
-        self.0[index] += 1;
+        self.0[index] += weight;
     }
 
     /// Sets the count of value 0 so that all counts sum to `total`.
     fn complete(&mut self, total: u64) {
         let zeros = total - self.0.iter().skip(1).sum::<u64>();
         if zeros > 0 {
-            self.add(0);
+            self.add(0, 0);
             self.0[0] = zeros;
         }
     }
@@ -104,104 +106,143 @@ impl Bins {
     }
 }
 
-/// The running counters of one bucket. Value 0 of a distance is never counted while running: most references have it
-/// at most set counts, and it follows from the totals.
+/// So many more misses than hits, and a table is left alone for the rest of a batch.
+const PATIENCE: u32 = 64;
+
+/// Counts by a value up to 255. Not 256 of them: rows a power of two apart would share few places in the cache.
+type Row = [u64; ROW];
+const ROW: usize = 256 + 8;
+
+/// A row for each set count but one set.
+type Cells<const W: usize> = Box<[Row; W]>;
+
+fn cells<const W: usize>() -> Cells<W> {
+    boxed::array([0; ROW])
+}
+
+/// The running counters of one bucket. Value 0 of a distance means nothing while running: most references have it at
+/// most set counts, and it follows from the totals.
 #[derive(Clone, Debug)]
-pub(crate) struct Counts {
+pub(crate) struct Counts<const W: usize> {
     limits: Limits,
     pub(crate) references: [u64; 2],
     pub(crate) cold: [u64; 2],
-    full: [Bins; 2],
-    full_writebacks: Bins,
-    distances: [Vec<u64>; 2],
-    /// What to add, modulo 2^64, to `distances` of both kinds to get the count by `min(d_a, d_0 >> a)`: most references
-    /// have `d_a <= d_0 >> a`, so that nothing is to be added.
-    capacity: Vec<u64>,
-    writebacks: Vec<u64>,
+    /// Loads, stores and write-backs, as the next.
+    full: [Bins; Kind::ALL.len()],
+    by_set: [Cells<W>; Kind::ALL.len()],
+    /// Loads and stores by `min(d_a, d_0 >> a)`.
+    capacity: Cells<W>,
+    /// What is still to be counted.
+    near: Repeats<W, 4096>,
+    far: Repeats<W, 1024>,
+    waiting: Vec<Combination<W>>,
+    patience: u32,
 }
 
-impl Counts {
+impl<const W: usize> Counts<W> {
     pub(crate) fn new(limits: Limits) -> Self {
-        let cells = vec![0; limits.max_set_bits as usize * (limits.max_ways as usize + 1)];
         Self {
             limits,
             references: [0; 2],
             cold: [0; 2],
-            full: [Bins::default(), Bins::default()],
-            full_writebacks: Bins::default(),
-            distances: [cells.clone(), cells.clone()],
-            capacity: cells.clone(),
-            writebacks: cells,
+            full: Default::default(),
+            by_set: Kind::ALL.map(|_| cells()),
+            capacity: cells(),
+            near: Repeats::new(),
+            far: Repeats::new(),
+            waiting: Vec::new(),
+            patience: PATIENCE,
         }
     }
 
-    fn row(&self) -> usize {
-        self.limits.max_ways as usize + 1
+    /// Counts `weight` times: for loads and stores that are not cold, `full` is d_0 and `by_set[a - 1]` is d_a; for
+    /// write-backs they are the greatest since the last store. Those by set are cut off at `max_ways` or beyond, and set
+    /// counts that are not kept may follow. For values of `full` up to some hundreds, which are alike in most programs.
+    #[inline(always)]
+    pub(crate) fn add_near(&mut self, kind: Kind, full: u32, by_set: &[u8; W], weight: u64) {
+        if let Some(other) = self.near.add(Combination { by_set: *by_set, full, kind, weight }) {
+            self.waiting.push(other);
+        }
     }
 
-    /// Counts a reference that is not cold and not on top: `full` is d_0, `by_set[a - 1]` is d_a for as many a as are
-    /// not 0, cut off at `max_ways` or beyond.
+    /// The same for other values, which are alike in some programs only: where they are not this gives up until
+    /// [`Counts::spread`].
     #[inline(always)]
-    pub(crate) fn distance(&mut self, store: bool, full: u64, by_set: &[u8]) {
-        self.full[usize::from(store)].add(full);
-        let row = self.row();
-        let rows = self.distances[usize::from(store)].chunks_exact_mut(row).zip(self.capacity.chunks_exact_mut(row));
-        for ((cells, capacity), (index, &d)) in rows.zip(by_set.iter().enumerate()) {
-            let d = usize::from(d).min(row - 1);
-            cells[d] += 1;
-            let even = full >> (index + 1);
-            if even < d as u64 {
-                capacity[d] = capacity[d].wrapping_sub(1);
-                capacity[even as usize] = capacity[even as usize].wrapping_add(1);
+    pub(crate) fn add_far(&mut self, kind: Kind, full: u32, by_set: &[u8; W], weight: u64) {
+        let combination = Combination { by_set: *by_set, full, kind, weight };
+        if self.patience == 0 {
+            return self.waiting.push(combination);
+        }
+        match self.far.add(combination) {
+            None => self.patience = (self.patience + 1).min(PATIENCE),
+            Some(other) => {
+                self.patience -= 1;
+                self.waiting.push(other);
             }
         }
     }
 
-    /// Counts a dirty interval closed by a store: its greatest distances, as for [`Counts::distance`].
+    /// Counts what waits for it: to be called after each batch.
     #[inline(always)]
-    pub(crate) fn writeback(&mut self, full: u64, by_set: &[u8]) {
-        self.full_writebacks.add(full);
-        let row = self.row();
-        for (cells, &v) in self.writebacks.chunks_exact_mut(row).zip(by_set) {
-            cells[usize::from(v).min(row - 1)] += 1;
+    pub(crate) fn spread(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for combination in &waiting {
+            self.spread_one(combination);
+        }
+        self.waiting = waiting;
+        self.waiting.clear();
+        self.patience = PATIENCE;
+    }
+
+    /// Counts at each set count.
+    #[inline(always)]
+    fn spread_one(&mut self, &Combination { by_set, full, kind, weight }: &Combination<W>) {
+        self.full[kind as usize].add(u64::from(full), weight);
+        for (cells, d) in self.by_set[kind as usize].iter_mut().zip(by_set) {
+            cells[usize::from(d)] += weight;
+        }
+        if kind != Kind::Writeback {
+            let even: [u8; W] = std::array::from_fn(|index| (full >> (index + 1)).min(255) as u8);
+            for ((cells, even), d) in self.capacity.iter_mut().zip(even).zip(by_set) {
+                cells[usize::from(even.min(d))] += weight;
+            }
         }
     }
 
     /// The histograms, given the end-of-run part.
-    pub(crate) fn histograms(&self, resident: Option<&Resident>) -> Histograms {
+    fn histograms(mut self, resident: Option<&Resident>) -> Histograms {
+        let held = self.near.all().chain(self.far.all());
+        self.waiting.extend(held);
+        self.spread();
         let warm = [0, 1].map(|kind| self.references[kind] - self.cold[kind]);
-        let full = [0, 1].map(|kind| {
-            let mut bins = self.full[kind].clone();
-            bins.complete(warm[kind]);
-            bins.binned()
-        });
-        let [loads, stores] = &self.distances;
-        let distances = loads.iter().zip(stores).map(|(loads, stores)| loads + stores);
-        let capacity: Vec<_> = distances.zip(&self.capacity).map(|(all, &add)| all.wrapping_add(add)).collect();
-        let row = self.row();
-        let cells = |all: &[u64], a: usize, total: Option<u64>| {
-            let mut cells = all[(a - 1) * row..a * row].to_vec();
-            cells[0] = total.map_or(0, |total| total - cells[1..].iter().sum::<u64>());
-            cells.truncate(cells.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1));
-            cells
+        let [loads, stores, writebacks] = &mut self.full;
+        loads.complete(warm[0]);
+        stores.complete(warm[1]);
+        let full = FullCounts {
+            distances: [loads.binned(), stores.binned()],
+            writebacks: writebacks.binned(),
+            resident: resident.map_or_else(Vec::new, |r| r.full.binned()),
         };
-        let sets = (1..=self.limits.max_set_bits as usize).map(|a| SetCounts {
-            distances: [0, 1].map(|kind| cells(&self.distances[kind], a, Some(warm[kind]))),
-            capacity: cells(&capacity, a, Some(warm[0] + warm[1])),
-            writebacks: cells(&self.writebacks, a, None),
-            resident: resident.map_or_else(Vec::new, |r| cells(&r.sets, a, Some(r.lines))),
+        let [loads, stores, writebacks] = &self.by_set;
+        let ways = self.limits.max_ways as usize;
+        let sets = (0..self.limits.max_set_bits as usize).map(|index| SetCounts {
+            distances: [row(&loads[index], ways, Some(warm[0])), row(&stores[index], ways, Some(warm[1]))],
+            capacity: row(&self.capacity[index], ways, Some(warm[0] + warm[1])),
+            writebacks: row(&writebacks[index], ways, None),
+            resident: resident.map_or_else(Vec::new, |r| row(&r.sets[index], ways, Some(r.lines))),
         });
-        Histograms {
-            references: self.references,
-            cold: self.cold,
-            full: FullCounts {
-                distances: full,
-                writebacks: self.full_writebacks.binned(),
-                resident: resident.map_or_else(Vec::new, |r| r.full.binned()),
-            },
-            sets: sets.collect(),
-        }
+        Histograms { references: self.references, cold: self.cold, full, sets: sets.collect() }
     }
+}
+
+/// The cells of one set count: 1 .. ways as they are, all from there on together, and 0 such that the sum is `total`.
+fn row(cells: &Row, ways: usize, total: Option<u64>) -> Vec<u64> {
+    let mut row = cells[..=ways].to_vec();
+    row[ways] = cells[ways..].iter().sum();
+    row[0] = 0;
+    row[0] = total.map_or(0, |total| total - row.iter().sum::<u64>());
+    row.truncate(row.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1));
+    row
 }
 
 /// The end-of-run part of one bucket: lines whose last store was counted in it, by `max(m, depth now)`.
@@ -209,39 +250,37 @@ impl Counts {
 pub(crate) struct Resident {
     lines: u64,
     full: Bins,
-    sets: Vec<u64>,
-    row: usize,
+    sets: Vec<Row>,
 }
 
 impl Resident {
     pub(crate) fn new(limits: Limits) -> Self {
-        let row = limits.max_ways as usize + 1;
-        Self { lines: 0, full: Bins::default(), sets: vec![0; limits.max_set_bits as usize * row], row }
+        Self { lines: 0, full: Bins::default(), sets: vec![[0; ROW]; limits.max_set_bits as usize] }
     }
 
     pub(crate) fn line(&mut self, full: u64, by_set: &[u8]) {
         self.lines += 1;
-        self.full.add(full);
-        for (cells, &v) in self.sets.chunks_exact_mut(self.row).zip(by_set) {
-            cells[usize::from(v).min(self.row - 1)] += 1;
+        self.full.add(full, 1);
+        for (cells, &v) in self.sets.iter_mut().zip(by_set) {
+            cells[usize::from(v)] += 1;
         }
     }
 }
 
 /// Counters of all buckets, made when first used.
 #[derive(Clone, Debug)]
-pub(crate) struct Buckets {
+pub(crate) struct Buckets<const W: usize> {
     limits: Limits,
-    counts: Vec<Option<Box<Counts>>>,
+    counts: Vec<Option<Box<Counts<W>>>>,
 }
 
-impl Buckets {
+impl<const W: usize> Buckets<W> {
     pub(crate) fn new(limits: Limits) -> Self {
         Self { limits, counts: Vec::new() }
     }
 
     /// The counters of a counted bucket; `None` for [`Bucket::UNCOUNTED`].
-    pub(crate) fn of(&mut self, bucket: Bucket) -> Option<&mut Counts> {
+    pub(crate) fn of(&mut self, bucket: Bucket) -> Option<&mut Counts<W>> {
         if bucket == Bucket::UNCOUNTED {
             return None;
         }
@@ -254,12 +293,12 @@ impl Buckets {
     }
 
     /// The counters of a counted bucket, for a batch to count in; to be [`Buckets::put`] back.
-    pub(crate) fn take(&mut self, bucket: Bucket) -> Option<Box<Counts>> {
+    pub(crate) fn take(&mut self, bucket: Bucket) -> Option<Box<Counts<W>>> {
         self.of(bucket)?;
         self.counts[usize::from(bucket.0) - 1].take()
     }
 
-    pub(crate) fn put(&mut self, bucket: Bucket, counts: Option<Box<Counts>>) {
+    pub(crate) fn put(&mut self, bucket: Bucket, counts: Option<Box<Counts<W>>>) {
         if counts.is_some() {
             self.counts[usize::from(bucket.0) - 1] = counts;
         }
@@ -268,7 +307,8 @@ impl Buckets {
     /// All histograms; `resident[b]` is the end-of-run part of bucket b, `Bucket::UNCOUNTED` included.
     pub(crate) fn histograms(&self, resident: &[Option<Resident>]) -> Vec<(Bucket, Histograms)> {
         let used = self.counts.iter().enumerate().filter_map(|(i, counts)| Some((i + 1, counts.as_ref()?)));
-        used.map(|(b, counts)| (Bucket(b as u8), counts.histograms(resident.get(b).and_then(Option::as_ref)))).collect()
+        used.map(|(b, counts)| (Bucket(b as u8), counts.clone().histograms(resident.get(b).and_then(Option::as_ref))))
+            .collect()
     }
 }
 

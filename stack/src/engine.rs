@@ -1,31 +1,101 @@
-//! The fast engine: the recent tier and the older one joined, and the counting of what they say.
+//! The fast engine: batches of references through the three tiers, then into the histograms.
 
 use crate::counts::{Buckets, Counts, Resident};
+use crate::held::{Held, Since};
 use crate::lines::{Id, Lines};
+use crate::newest::{NEWEST, Newest};
+use crate::older::{Older, Time};
 use crate::recent::Recent;
-use crate::sets::{Sets, Time};
-use crate::simd::{self, Instructions, Portable, Vector};
-use crate::timeline::Timeline;
-use crate::{Bucket, Engine, Histograms, Limits, Reference};
+use crate::repeats::Kind;
+use crate::simd::{self, Instructions, Vector};
+use crate::sink::{Outcome, Sink};
+use crate::{Bucket, Chunk, Engine, Histograms, Limits, Part, Reference};
 
-/// `d_a` for a = 1 ..= K.
-type BySet = [u8; Limits::MOST_SET_BITS as usize];
+/// References of one batch, at most.
+const BATCH: usize = 4096;
+/// Lines whose state is fetched ahead.
+const AHEAD: usize = 8;
 
 /// The fast engine; see the crate's page.
 #[derive(Clone, Debug)]
 pub struct Stack {
-    limits: Limits,
-    lines: Lines,
-    recent: Recent,
-    timeline: Timeline,
-    sets: Sets,
-    now: Time,
-    /// The line on top, and the bucket of its store if it was stored since it got there: another store there closes
-    /// an interval of length 0.
-    top: Option<(u64, Option<Bucket>)>,
-    buckets: Buckets,
-    dropped: u64,
+    core: Width,
     instructions: Instructions,
+}
+
+/// Distances for so many set counts are kept as one vector.
+#[derive(Clone, Debug)]
+enum Width {
+    /// Up to 2^16 sets.
+    Usual(Box<Core<16>>),
+    /// Up to 2^24 sets.
+    Wide(Box<Core<24>>),
+}
+
+/// The engine for up to W set bits.
+#[derive(Clone, Debug)]
+pub(crate) struct Core<const W: usize> {
+    limits: Limits,
+    lines: Lines<W>,
+    held: Held<W>,
+    newest: Newest<W>,
+    recent: Recent<W>,
+    older: Older<W>,
+    buckets: Buckets<W>,
+    dropped: u64,
+    /// Loads and stores in `runs`.
+    references: [u64; 2],
+    /// Of the line of each fetch, and of the one that had to go.
+    ids: Vec<(Id, Id)>,
+    runs: Vec<Run>,
+    fetches: Vec<Fetch<W>>,
+    closes: Vec<Close<W>>,
+    /// For a sink: what became of each reference in `runs`, and which is the first of each run.
+    outcomes: Vec<Outcome>,
+    outcome_of: Vec<u32>,
+}
+
+/// References to the same line in a row: the first one counts a distance, the others are on top.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    line: u64,
+    /// How often it occurs.
+    weight: u32,
+    /// [`STORE`] and [`DIRTY`].
+    flags: u32,
+}
+
+/// The first reference is a store.
+const STORE: u32 = 1;
+/// Some reference is a store.
+const DIRTY: u32 = 2;
+/// There was no reference before.
+const COLD: u32 = 4;
+
+/// A line that came into the upper tiers.
+#[derive(Clone, Copy, Debug)]
+struct Fetch<const W: usize> {
+    line: u64,
+    /// Its distances, as far as they are known.
+    by_set: [u8; W],
+    full: u32,
+    weight: u32,
+    /// [`STORE`] and [`COLD`].
+    flags: u32,
+    /// Which run it is.
+    run: u32,
+    /// The line that had to go, and what happened to it.
+    gone: Option<(u64, Since<W>)>,
+}
+
+/// The first store of a line since it came into the upper tiers. Closes the dirty interval that began before.
+#[derive(Clone, Copy, Debug)]
+struct Close<const W: usize> {
+    /// So many fetches came before.
+    after: usize,
+    line: u64,
+    weight: u32,
+    since: Since<W>,
 }
 
 impl Stack {
@@ -37,18 +107,11 @@ impl Stack {
     pub fn new(limits: Limits) -> Self {
         assert!(limits.max_set_bits <= Limits::MOST_SET_BITS, "too many set bits");
         assert!((1..=Limits::MOST_WAYS).contains(&limits.max_ways), "ways out of range");
-        Self {
-            limits,
-            lines: Lines::new(limits.max_set_bits),
-            recent: Recent::new(),
-            timeline: Timeline::new(),
-            sets: Sets::new(limits.max_set_bits, limits.max_ways),
-            now: 0,
-            top: None,
-            buckets: Buckets::new(limits),
-            dropped: 0,
-            instructions: Instructions::best(),
-        }
+        let core = match limits.max_set_bits {
+            0..=16 => Width::Usual(Box::new(Core::new(limits))),
+            _ => Width::Wide(Box::new(Core::new(limits))),
+        };
+        Self { core, instructions: Instructions::best() }
     }
 
     /// The same with these instructions, for tests and benches.
@@ -61,229 +124,467 @@ impl Stack {
         Self { instructions, ..self }
     }
 
-    /// An empty stack whose clock runs out after `left` lines have left the recent tier, for tests of what happens
+    /// An empty stack whose clock runs out after `left` lines have entered the oldest tier, for tests of what happens
     /// then.
     #[doc(hidden)]
     #[must_use]
     pub fn with_time_left(limits: Limits, left: Time) -> Self {
-        Self { now: Time::MAX - left, ..Self::new(limits) }
+        let mut stack = Self::new(limits);
+        match &mut stack.core {
+            Width::Usual(core) => core.older.leave_time(left),
+            Width::Wide(core) => core.older.leave_time(left),
+        }
+        stack
     }
 
-    /// References that could not be taken because 2^32 line ids were in use. They are in no histogram.
+    /// As [`Engine::feed_chunk`]; tells the sink what became of each reference.
+    ///
+    /// # Panics
+    /// If the chunk has no sites.
+    pub fn feed_to(&mut self, chunk: Chunk<'_>, bucket: Bucket, sink: &mut dyn Sink) {
+        assert_eq!(chunk.sites.len(), chunk.references.len(), "a site for each reference");
+        self.feed_any(chunk, bucket, Some(sink));
+    }
+
+    fn feed_any(&mut self, chunk: Chunk<'_>, bucket: Bucket, sink: Option<&mut dyn Sink>) {
+        debug_assert!(bucket <= Bucket::LAST, "no such bucket");
+        match &mut self.core {
+            _ if chunk.references.is_empty() => {}
+            Width::Usual(core) => simd::feed(core, chunk, bucket, sink, self.instructions),
+            Width::Wide(core) => simd::feed(core, chunk, bucket, sink, self.instructions),
+        }
+    }
+
+    /// An empty stack that has room for so many more regions of 1024 lines only, for tests of what happens then.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_regions_left(limits: Limits, left: usize) -> Self {
+        let mut stack = Self::new(limits);
+        match &mut stack.core {
+            Width::Usual(core) => core.lines.leave_regions(left),
+            Width::Wide(core) => core.lines.leave_regions(left),
+        }
+        stack
+    }
+
+    /// References that could not be taken because there were no line ids left. They are in no histogram.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
-    #[inline(always)]
-    pub(crate) fn feed_with<V: Vector>(&mut self, references: &[Reference], bucket: Bucket) {
-        let mut counts = self.buckets.take(bucket);
-        for &reference in references {
-            self.reference::<V>(reference, bucket, counts.as_deref_mut());
+        match &self.core {
+            Width::Usual(core) => core.dropped,
+            Width::Wide(core) => core.dropped,
         }
-        self.buckets.put(bucket, counts);
-    }
-
-    #[inline(always)]
-    fn reference<V: Vector>(&mut self, reference: Reference, bucket: Bucket, mut counts: Option<&mut Counts>) {
-        let (line, store) = (reference.line(), reference.is_store());
-        match self.top {
-            Some((top, stored)) if top == line && (!store || stored == Some(bucket)) => {}
-            _ => {
-                let Some(id) = self.move_to_top::<V>(line, store, counts.as_deref_mut()) else {
-                    self.dropped += 1;
-                    return;
-                };
-                if store {
-                    self.store(id, bucket, counts.as_deref_mut());
-                }
-                self.top = Some((line, store.then_some(bucket)));
-            }
-        }
-        if let Some(counts) = counts {
-            counts.references[usize::from(store)] += 1;
-        }
-    }
-
-    /// Moves a line to the top and counts its distance if that is not 0. `None`: it can have no id.
-    #[inline(always)]
-    fn move_to_top<V: Vector>(&mut self, line: u64, store: bool, counts: Option<&mut Counts>) -> Option<Id> {
-        if let Some(slot) = self.recent.find(line) {
-            return Some(self.touch::<V>(slot, line, store, counts));
-        }
-        let id = self.lines.id(line)?;
-        let state = self.lines.get_mut(id);
-        match state.slot {
-            0 => self.fetch::<V>(line, id, store, counts),
-            slot => drop(self.touch::<V>(usize::from(slot) - 1, line, store, counts)),
-        }
-        Some(id)
-    }
-
-    /// A line of the recent tier.
-    #[inline(always)]
-    fn touch<V: Vector>(&mut self, slot: usize, line: u64, store: bool, counts: Option<&mut Counts>) -> Id {
-        let id = self.recent.id(slot);
-        let newer = self.recent.touch::<V>(slot);
-        if newer != 0 {
-            let mut by_set = BySet::default();
-            let len = self.recent.tally(newer, line, &mut by_set[..self.sets.len()]);
-            self.distance(id, store, newer.count_ones() as usize, &by_set[..len], counts);
-        }
-        id
-    }
-
-    /// A line that is not in the recent tier, where another makes room for it.
-    #[inline(always)]
-    fn fetch<V: Vector>(&mut self, line: u64, id: Id, store: bool, counts: Option<&mut Counts>) {
-        if self.now == Time::MAX {
-            self.restart_clock();
-        }
-        let state = *self.lines.get(id);
-        if state.place == 0 {
-            if let Some(counts) = counts {
-                counts.cold[usize::from(store)] += 1;
-            }
-        } else {
-            let mut by_set = BySet::default();
-            let len = self.older::<V>(line, state.last, &mut by_set);
-            let full = self.recent.len() + self.timeline.newer(state.place);
-            self.timeline.leave(state.place);
-            self.distance(id, store, full, &by_set[..len], counts);
-        }
-        let (slot, old) = self.recent.slot_for_new::<V>();
-        if let Some((old, old_id)) = old {
-            self.retire::<V>(old, old_id);
-        }
-        self.recent.put::<V>(slot, line, id, self.lines.get(id).last);
-        let state = self.lines.get_mut(id);
-        (state.slot, state.place) = (slot as u8 + 1, 0);
-    }
-
-    /// `d_a` for a = 1, 2, … of a line of the older tier that left the recent one at `last`. Returns how many there are
-    /// before they are all 0.
-    #[inline(always)]
-    fn older<V: Vector>(&self, line: u64, last: Time, by_set: &mut BySet) -> usize {
-        let mut mask = self.recent.unknown_to_sets::<V>(last);
-        let mut in_sets = true;
-        for (index, distance) in by_set[..self.sets.len()].iter_mut().enumerate() {
-            mask = self.recent.matching(mask, line, index);
-            let newer = if in_sets { self.sets.newer::<V>(index, line, last) } else { 0 };
-            in_sets = newer > 0;
-            let sum = newer + mask.count_ones() as usize;
-            if sum == 0 {
-                return index;
-            }
-            *distance = sum.min(usize::from(u8::MAX)) as u8;
-        }
-        self.sets.len()
-    }
-
-    /// A line leaves the recent tier.
-    #[inline(always)]
-    fn retire<V: Vector>(&mut self, line: u64, id: Id) {
-        if self.timeline.is_full() {
-            self.make_room();
-        }
-        self.now += 1;
-        let state = self.lines.get_mut(id);
-        self.sets.reference::<V>(line, state.last, self.now);
-        (state.last, state.slot) = (self.now, 0);
-        state.place = self.timeline.enter(id);
-    }
-
-    /// Counts a distance that is not 0 and keeps it for the line's next write-back.
-    #[inline(always)]
-    fn distance(&mut self, id: Id, store: bool, full: usize, by_set: &[u8], counts: Option<&mut Counts>) {
-        if let Some(counts) = counts {
-            counts.distance(store, full as u64, by_set);
-        }
-        let (state, greatest) = self.lines.both_mut(id);
-        if state.dirty != 0 {
-            state.greatest = state.greatest.max(full as u32);
-            state.levels = state.levels.max(by_set.len() as u8);
-            for (m, &d) in greatest.iter_mut().zip(by_set) {
-                *m = d.max(*m);
-            }
-        }
-    }
-
-    #[cold]
-    fn make_room(&mut self) {
-        let lines = &mut self.lines;
-        self.timeline.make_room(|id, place| lines.get_mut(id).place = place);
-    }
-
-    /// Closes the line's dirty interval and opens the next. `counts` are those of `bucket`, taken out.
-    #[inline(always)]
-    fn store(&mut self, id: Id, bucket: Bucket, counts: Option<&mut Counts>) {
-        let (state, greatest) = self.lines.both_mut(id);
-        if state.dirty != 0 && state.greatest > 0 {
-            let greatest = &mut greatest[..usize::from(state.levels)];
-            let charged = Bucket(state.dirty - 1);
-            let counts = if charged == bucket { counts } else { self.buckets.of(charged) };
-            if let Some(counts) = counts {
-                counts.writeback(u64::from(state.greatest), greatest);
-            }
-            greatest.fill(0);
-            (state.greatest, state.levels) = (0, 0);
-        }
-        state.dirty = bucket.0 + 1;
-    }
-
-    /// Gives every line of the older tier a new time, 1 for the oldest: once in 2^31 lines that entered it.
-    #[cold]
-    fn restart_clock(&mut self) {
-        self.sets.clear();
-        self.now = 0;
-        for id in self.timeline.oldest_first() {
-            self.now += 1;
-            self.lines.get_mut(id).last = self.now;
-            self.sets.reference::<Portable>(self.lines.number(id), 0, self.now);
-        }
-        for slot in 0..self.recent.len() {
-            self.lines.get_mut(self.recent.id(slot)).last = 0;
-        }
-        self.recent.forget_times();
-    }
-
-    /// Adds `max(m, depth now)` of a line that was stored.
-    fn add_resident(&self, id: Id, part: &mut Resident) {
-        let (state, line) = (self.lines.get(id), self.lines.number(id));
-        let mut by_set = BySet::default();
-        let (full, len) = match state.slot {
-            0 => {
-                let len = self.older::<Portable>(line, state.last, &mut by_set);
-                (self.recent.len() + self.timeline.newer(state.place), len)
-            }
-            slot => {
-                let newer = self.recent.newer::<Portable>(usize::from(slot) - 1);
-                let len = self.recent.tally(newer, line, &mut by_set[..self.sets.len()]);
-                (newer.count_ones() as usize, len)
-            }
-        };
-        let len = len.max(usize::from(state.levels));
-        for (d, &m) in by_set[..len].iter_mut().zip(self.lines.greatest(id)) {
-            *d = m.max(*d);
-        }
-        part.line(u64::from(state.greatest).max(full as u64), &by_set[..len]);
     }
 }
 
 impl Engine for Stack {
     fn feed(&mut self, references: &[Reference], bucket: Bucket) {
-        debug_assert!(bucket <= Bucket::LAST, "no such bucket");
-        if !references.is_empty() {
-            simd::feed(self, references, bucket, self.instructions);
-        }
+        self.feed_chunk(Chunk { references, ..Chunk::default() }, bucket);
+    }
+
+    fn feed_chunk(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
+        self.feed_any(chunk, bucket, None);
     }
 
     fn histograms(&self) -> Vec<(Bucket, Histograms)> {
+        match &self.core {
+            Width::Usual(core) => simd::histograms(core, self.instructions),
+            Width::Wide(core) => simd::histograms(core, self.instructions),
+        }
+    }
+}
+
+impl<const W: usize> Core<W> {
+    fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            lines: Lines::new(),
+            held: Held::new(),
+            newest: Newest::new(),
+            recent: Recent::new(),
+            older: Older::new(limits),
+            buckets: Buckets::new(limits),
+            dropped: 0,
+            references: [0; 2],
+            ids: Vec::new(),
+            runs: Vec::new(),
+            fetches: Vec::new(),
+            closes: Vec::new(),
+            outcomes: Vec::new(),
+            outcome_of: Vec::new(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn feed_with<V: Vector>(&mut self, chunk: Chunk<'_>, bucket: Bucket, sink: Option<&mut dyn Sink>) {
+        if self.lines.may_run_out(chunk.references.len()) {
+            self.without_the_rest(chunk, |core, chunk| core.feed_all::<V>(chunk, bucket, sink));
+        } else {
+            self.feed_all::<V>(chunk, bucket, sink);
+        }
+    }
+
+    /// Leaves out references to lines for which there is no id.
+    #[cold]
+    fn without_the_rest(&mut self, chunk: Chunk<'_>, feed: impl FnOnce(&mut Self, Chunk<'_>)) {
+        let (mut references, mut sites, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        let whole = [Part { len: chunk.references.len() as u32, times: 1 }];
+        let mut at = 0;
+        for part in if chunk.parts.is_empty() { &whole } else { chunk.parts } {
+            let before = references.len();
+            for index in at..at + part.len as usize {
+                if self.lines.id(chunk.references[index].line()).is_some() {
+                    references.push(chunk.references[index]);
+                    sites.extend(chunk.sites.get(index));
+                } else {
+                    self.dropped += u64::from(part.times);
+                }
+            }
+            at += part.len as usize;
+            parts.push(Part { len: (references.len() - before) as u32, times: part.times });
+        }
+        feed(self, Chunk { references: &references, sites: &sites, parts: &parts });
+    }
+
+    #[inline(always)]
+    fn feed_all<V: Vector>(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut sink: Option<&mut dyn Sink>) {
+        let mut rest = chunk;
+        let mut parts = chunk.parts.iter();
+        while !rest.references.is_empty() {
+            let part = parts.next().map_or((rest.references.len(), 1), |part| (part.len as usize, part.times));
+            let piece = rest.take(part.0);
+            self.feed_piece::<V>(piece, 1, bucket, &mut sink);
+            // From the second time on every time is the same: the lines that were referenced in between are those of the
+            // piece, and a dirty line's greatest distance is one that the piece itself makes.
+            if part.1 > 1 {
+                self.feed_piece::<V>(piece, part.1 - 1, bucket, &mut sink);
+            }
+        }
+        self.batch::<V>(bucket, &mut sink);
+    }
+
+    #[inline(always)]
+    fn feed_piece<V: Vector>(
+        &mut self,
+        mut piece: Chunk<'_>,
+        weight: u32,
+        bucket: Bucket,
+        sink: &mut Option<&mut dyn Sink>,
+    ) {
+        loop {
+            let part = piece.take(BATCH);
+            match sink {
+                None => self.strip(part.references, weight),
+                Some(_) => self.strip_for_sink(part, weight),
+            }
+            if self.runs.len() >= BATCH {
+                self.batch::<V>(bucket, sink);
+            }
+            if piece.references.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Cuts references into runs. What is referenced again while it is on top has distance 0 at every set count, which
+    /// follows from the totals.
+    #[inline(always)]
+    fn strip(&mut self, references: &[Reference], weight: u32) {
+        let start = self.runs.len();
+        self.runs.resize(start + references.len(), Run { line: 0, weight, flags: 0 });
+        // Repeated ones begin a run of their own: it counts as often as they do.
+        let (mut next, mut last, mut flags) = match self.runs[..start].last() {
+            Some(run) if run.weight == 1 && weight == 1 => (start, run.line, run.flags),
+            _ => (start, u64::MAX, 0),
+        };
+        let mut stores = 0;
+        for reference in references {
+            let (line, store) = (reference.line(), u32::from(reference.is_store()));
+            let same = line == last;
+            next += usize::from(!same);
+            flags = (if same { flags } else { store * STORE }) | (store * DIRTY);
+            stores += u64::from(store);
+            let run = &mut self.runs[next - 1];
+            (run.line, run.flags) = (line, flags);
+            last = line;
+        }
+        self.runs.truncate(next);
+        self.references[0] += (references.len() as u64 - stores) * u64::from(weight);
+        self.references[1] += stores * u64::from(weight);
+    }
+
+    /// The same, with an outcome for each reference, which is complete for those that are on top.
+    fn strip_for_sink(&mut self, part: Chunk<'_>, weight: u32) {
+        for (reference, &site) in part.references.iter().zip(part.sites) {
+            let runs = self.runs.len();
+            self.strip(std::slice::from_ref(reference), weight);
+            if self.runs.len() > runs {
+                self.outcome_of.push(self.outcomes.len() as u32);
+            }
+            let (store, by_set) = (reference.is_store(), [0; Limits::MOST_SET_BITS as usize]);
+            self.outcomes.push(Outcome { site, times: weight, store, cold: false, full: 0, by_set });
+        }
+    }
+
+    /// Works off `runs`.
+    #[inline(always)]
+    fn batch<V: Vector>(&mut self, bucket: Bucket, sink: &mut Option<&mut dyn Sink>) {
+        if self.runs.is_empty() {
+            return;
+        }
+        if self.older.late(self.runs.len()) {
+            self.older.restart_clock::<V>(&mut self.lines);
+        }
+        let mut counts = self.buckets.take(bucket);
+        self.reference_held::<V>(bucket, counts.as_deref_mut());
+        self.reference_older::<V>();
+        let fetches = &mut self.fetches;
+        self.older.apply::<V>(|step| V::add(&mut fetches[step.fetch as usize].by_set, &step.newer));
+        self.settle::<V>(bucket, counts.as_deref_mut());
+        let [loads, stores] = std::mem::take(&mut self.references);
+        if let Some(counts) = counts.as_deref_mut() {
+            counts.spread();
+            counts.references[0] += loads;
+            counts.references[1] += stores;
+        }
+        self.buckets.put(bucket, counts);
+        if let Some(sink) = sink {
+            sink.take(&self.outcomes);
+            self.outcomes.clear();
+            self.outcome_of.clear();
+        }
+        self.runs.clear();
+        self.fetches.clear();
+        self.closes.clear();
+        self.ids.clear();
+    }
+
+    /// All runs through the upper tiers. What hits there is done with here; what comes in is left to the older tier.
+    #[inline(always)]
+    fn reference_held<V: Vector>(&mut self, bucket: Bucket, mut counts: Option<&mut Counts<W>>) {
+        let mut stamps = self.newest.stamps::<V>();
+        for (index, &run) in self.runs.iter().enumerate() {
+            let (kind, weight) = (if run.flags & STORE != 0 { Kind::Store } else { Kind::Load }, u64::from(run.weight));
+            let Some(entry) = self.held.find(run.line) else {
+                let dirty = run.flags & DIRTY != 0;
+                let since = Since::now(dirty.then_some(bucket));
+                let tiers = (&mut self.held, &mut self.newest, &mut self.recent);
+                let fetch = Fetch { run: index as u32, ..fetch::<V, W>(tiers, &mut stamps, run, since) };
+                self.fetches.push(fetch);
+                if dirty {
+                    let (after, since) = (self.fetches.len(), Since::now(None));
+                    self.closes.push(Close { after, line: run.line, weight: run.weight, since });
+                }
+                continue;
+            };
+            let slot = self.held.slot(entry);
+            let (full, by_set);
+            if slot < NEWEST {
+                let newer = self.newest.touch::<V>(&mut stamps, slot);
+                (full, by_set) = (newer.count_ones(), self.newest.tally::<V>(newer, run.line));
+                if let Some(counts) = counts.as_deref_mut() {
+                    counts.add_near(kind, full, &by_set, weight);
+                }
+            } else {
+                let (deeper, deeper_by_set) = self.recent.distances::<V>(slot - NEWEST, run.line);
+                let mut sum = self.newest.tally::<V>(u64::MAX, run.line);
+                V::add(&mut sum, &deeper_by_set);
+                (full, by_set) = (NEWEST as u32 + deeper as u32, sum);
+                if let Some(counts) = counts.as_deref_mut() {
+                    counts.add_far(kind, full, &by_set, weight);
+                }
+                let (top, down) = self.newest.slot_for_new::<V>(&mut stamps);
+                if let Some(down) = down {
+                    self.recent.put::<V>(slot - NEWEST, self.held.line(down), down);
+                    self.held.set_slot(down, slot);
+                }
+                self.newest.put::<V>(&mut stamps, top, run.line, entry);
+                self.held.set_slot(entry, top);
+            }
+            if let Some(&outcome) = self.outcome_of.get(index) {
+                self.outcomes[outcome as usize].complete(false, full, &by_set);
+            }
+            let since = self.held.since(entry);
+            since.full = since.full.max(full);
+            V::raise(&mut since.greatest, &by_set);
+            if run.flags & DIRTY != 0 {
+                match since.stored {
+                    None => {
+                        let after = self.fetches.len();
+                        self.closes.push(Close { after, line: run.line, weight: run.weight, since: *since });
+                    }
+                    Some(_) if since.full == 0 => {}
+                    Some(charged) => {
+                        let counts = if charged == bucket { counts.as_deref_mut() } else { self.buckets.of(charged) };
+                        if let Some(counts) = counts {
+                            counts.add_near(Kind::Writeback, since.full, &since.greatest, weight);
+                        }
+                    }
+                }
+                *since = Since::now(Some(bucket));
+            }
+        }
+    }
+
+    /// The lines that came into the upper tiers, and those that had to go, through the older one.
+    #[inline(always)]
+    fn reference_older<V: Vector>(&mut self) {
+        for fetch in &self.fetches {
+            let id = self.lines.id(fetch.line).unwrap_or_default();
+            let gone = fetch.gone.map_or(id, |(line, _)| self.lines.id(line).unwrap_or_default());
+            V::prefetch(self.lines.get(id));
+            V::prefetch(self.lines.get(gone));
+            self.ids.push((id, gone));
+        }
+        for (at, (fetch, &(id, gone))) in self.fetches.iter_mut().zip(&self.ids).enumerate() {
+            if let Some(&(next, _)) = self.ids.get(at + AHEAD) {
+                self.older.prefetch::<V>(&self.lines, next);
+            }
+            let down = fetch.gone.is_some().then_some(gone);
+            match self.older.step(&mut self.lines, (fetch.line, id), down, at as u32) {
+                Some(full) => fetch.full += full as u32,
+                None => fetch.flags |= COLD,
+            }
+        }
+    }
+
+    /// Counts the fetches, whose distances are now known, and brings the state of their lines and of those that had to go
+    /// up to date.
+    #[inline(always)]
+    fn settle<V: Vector>(&mut self, bucket: Bucket, mut counts: Option<&mut Counts<W>>) {
+        let mut closes = 0;
+        for at in 0..self.fetches.len() {
+            if let Some(&(id, gone)) = self.ids.get(at + AHEAD) {
+                V::prefetch(self.lines.get(id));
+                V::prefetch(self.lines.get(gone));
+            }
+            while let Some(close) = self.closes.get(closes).filter(|close| close.after <= at) {
+                close_interval::<V, W>(&mut self.lines, &mut self.buckets, close, bucket, counts.as_deref_mut());
+                closes += 1;
+            }
+            let (fetch, (id, gone)) = (&self.fetches[at], self.ids[at]);
+            if let Some((_, since)) = &fetch.gone {
+                let line = self.lines.get_mut(gone);
+                match since.stored {
+                    Some(bucket) => {
+                        (line.greatest, line.greatest_full, line.dirty) = (since.greatest, since.full, bucket.0 + 1);
+                    }
+                    None => line.raise::<V>(since.full, &since.greatest),
+                }
+            }
+            let (weight, store) = (u64::from(fetch.weight), fetch.flags & STORE != 0);
+            if let Some(&outcome) = self.outcome_of.get(fetch.run as usize) {
+                self.outcomes[outcome as usize].complete(fetch.flags & COLD != 0, fetch.full, &fetch.by_set);
+            }
+            if fetch.flags & COLD != 0 {
+                if let Some(counts) = counts.as_deref_mut() {
+                    counts.cold[usize::from(store)] += weight;
+                }
+                continue;
+            }
+            if let Some(counts) = counts.as_deref_mut() {
+                let kind = if store { Kind::Store } else { Kind::Load };
+                counts.add_far(kind, fetch.full, &fetch.by_set, weight);
+            }
+            self.lines.get_mut(id).raise::<V>(fetch.full, &fetch.by_set);
+        }
+        for close in &self.closes[closes..] {
+            close_interval::<V, W>(&mut self.lines, &mut self.buckets, close, bucket, counts.as_deref_mut());
+        }
+    }
+
+    /// Adds `max(m, depth now)` of a line that was stored to the part of the bucket it is charged to.
+    #[inline(always)]
+    fn add_resident<V: Vector>(&self, id: Id, parts: &mut [Option<Resident>]) {
+        let (mut line, number) = (*self.lines.get(id), self.lines.number(id));
+        let newest = |newer: u64| (newer.count_ones() as usize, self.newest.tally::<V>(newer, number));
+        let deeper = |(full, by_set): (usize, [u8; W])| {
+            let (mut sum_full, mut sum) = newest(self.newest.used());
+            V::add(&mut sum, &by_set);
+            sum_full += full;
+            (sum_full, sum)
+        };
+        let (full, by_set) = match self.held.find(number) {
+            Some(entry) => {
+                let since = self.held.since_of(entry);
+                if let Some(bucket) = since.stored {
+                    (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, bucket.0 + 1);
+                }
+                line.raise::<V>(since.full, &since.greatest);
+                match self.held.slot(entry) {
+                    slot @ ..NEWEST => newest(self.newest.newer::<V>(slot)),
+                    slot => deeper(self.recent.distances::<V>(slot - NEWEST, number)),
+                }
+            }
+            None => {
+                let (full, mut by_set) = self.older.depth::<V>(&self.lines, id);
+                V::add(&mut by_set, &self.recent.tally::<V>(number));
+                deeper((full + self.recent.len(), by_set))
+            }
+        };
+        line.raise::<V>(full as u32, &by_set);
+        let part = parts[usize::from(line.dirty) - 1].get_or_insert_with(|| Resident::new(self.limits));
+        part.line(u64::from(line.greatest_full), &line.greatest);
+    }
+
+    /// The histograms as if the run ended now.
+    #[inline(always)]
+    pub(crate) fn histograms_with<V: Vector>(&self) -> Vec<(Bucket, Histograms)> {
         let mut resident = vec![None; 256];
         for id in self.lines.stored() {
-            let bucket = usize::from(self.lines.get(id).dirty) - 1;
-            self.add_resident(id, resident[bucket].get_or_insert_with(|| Resident::new(self.limits)));
+            self.add_resident::<V>(id, &mut resident);
         }
         self.buckets.histograms(&resident)
     }
+}
+
+/// A line that is not in the upper tiers comes in.
+#[inline(always)]
+fn fetch<V: Vector, const W: usize>(
+    (held, newest, recent): (&mut Held<W>, &mut Newest<W>, &mut Recent<W>),
+    stamps: &mut V::Stamps,
+    run: Run,
+    since: Since<W>,
+) -> Fetch<W> {
+    let (line, newer) = (run.line, newest.used());
+    let mut by_set = newest.tally::<V>(newer, line);
+    V::add(&mut by_set, &recent.tally::<V>(line));
+    let full = newer.count_ones() + recent.len() as u32;
+    let (top, down) = newest.slot_for_new::<V>(stamps);
+    let (mut gone, mut entry) = (None, None);
+    if let Some(down) = down {
+        let (slot, out) = recent.slot_for_new();
+        recent.put::<V>(slot, held.line(down), down);
+        held.set_slot(down, NEWEST + slot);
+        if let Some(out) = out {
+            gone = Some(held.replace(out, line, since));
+            entry = Some(out);
+        }
+    }
+    let entry = entry.unwrap_or_else(|| held.add(line, since));
+    newest.put::<V>(stamps, top, line, entry);
+    held.set_slot(entry, top);
+    Fetch { line, by_set, full, weight: run.weight, flags: run.flags & STORE, run: 0, gone }
+}
+
+/// The first store since a line came into the upper tiers, in `bucket`, whose counts are taken out.
+#[inline(always)]
+fn close_interval<V: Vector, const W: usize>(
+    lines: &mut Lines<W>,
+    buckets: &mut Buckets<W>,
+    close: &Close<W>,
+    bucket: Bucket,
+    counts: Option<&mut Counts<W>>,
+) {
+    let id = lines.id(close.line).unwrap_or_default();
+    let line = lines.get_mut(id);
+    line.raise::<V>(close.since.full, &close.since.greatest);
+    if line.dirty != 0 && line.greatest_full > 0 {
+        let charged = Bucket(line.dirty - 1);
+        let counts = if charged == bucket { counts } else { buckets.of(charged) };
+        if let Some(counts) = counts {
+            counts.add_far(Kind::Writeback, line.greatest_full, &line.greatest, u64::from(close.weight));
+        }
+    }
+    (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, bucket.0 + 1);
 }

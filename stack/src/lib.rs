@@ -7,28 +7,44 @@
 //!
 //! # How `Stack` works
 //!
-//! A reference to the line on top changes nothing and is counted at once. The LRU stack below it is kept in two tiers,
-//! which one after the other are the stack. The 64 most recent lines stand in slots (`recent`), where bit masks give all
-//! distances of a line; most references end there. All other lines are older. They stand in one `timeline`, which tells
-//! how many of them are newer than a given one, the distance with one set, and, by set, in `sets`, which tell the same
-//! for each greater set count. What is known of each line (`lines`) is found by a dense id. A line that comes from the
-//! older tier pays for two walks over set counts, its own and that of the line it displaces; each ends where the line is
-//! on top of its set, because it is then on top of every smaller set too.
+//! A reference to the line on top changes nothing: it is counted at once, and what is left are *runs* (`engine`). The LRU
+//! stack is kept in three tiers, which one after the other are the stack:
+//!
+//! 1. the 64 `newest` lines, where bit masks give the distances of a line at all set counts together;
+//! 2. the 256 `recent` ones behind them, the same with wider masks;
+//! 3. all `older` ones: a `timeline` tells how many are newer than a given one, and `sets` tell the same by set. Only
+//!    every third set count is kept; the others are sums over it.
+//!
+//! The lines of the first two are `held`: found by number, with what happened to them since they came. Most references end
+//! there. Only a line that comes in from the older tier, or leaves for it, needs its own state (`lines`), which is found by
+//! a dense id. Those are collected for a batch of references and worked off stage by stage, so that each stage is a short
+//! loop that knows what it will need and can fetch it ahead.
+//!
+//! Combinations of distances that occur again and again wait in a table (`repeats`) before they are counted at each set
+//! count (`counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second time with the weight of
+//! all times that follow: from then on each is like the one before.
 #![deny(unsafe_code)]
 
+mod boxed;
 mod counts;
 mod engine;
+mod held;
 mod lines;
+mod newest;
+mod older;
 mod plain;
 mod recent;
+mod repeats;
 mod sets;
 mod simd;
+mod sink;
 mod timeline;
 
 pub use counts::{Binned, FullCounts, Histograms, SetCounts};
 pub use engine::Stack;
 pub use plain::Plain;
 pub use simd::Instructions;
+pub use sink::{MissesBySite, Outcome, Sink, SiteMisses};
 
 /// One reference: a line number and whether it is a store. Line numbers are addresses divided by the line size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +104,53 @@ impl Default for Limits {
     }
 }
 
+/// A piece of a [`Chunk`] that occurs several times in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// How many references it has.
+    pub len: u32,
+    /// How often it occurs, one time after the other; at least 1.
+    pub times: u32,
+}
+
+/// References in program order, the repeated ones written once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chunk<'a> {
+    /// The references.
+    pub references: &'a [Reference],
+    /// For each reference the number of the place in the program that made it, for a [`Sink`]; or empty.
+    pub sites: &'a [u32],
+    /// How `references` divides into repeated pieces, in order, all of it; or empty: each reference occurs once.
+    pub parts: &'a [Part],
+}
+
+impl<'a> Chunk<'a> {
+    /// Takes so many references, at most, off the front. The parts stay behind.
+    fn take(&mut self, len: usize) -> Self {
+        let (references, after) = self.references.split_at(len.min(self.references.len()));
+        let (sites, sites_after) = self.sites.split_at(len.min(self.sites.len()));
+        (self.references, self.sites) = (after, sites_after);
+        Self { references, sites, parts: &[] }
+    }
+}
+
 /// One LRU stack that counts.
 pub trait Engine {
     /// Takes references in program order and counts them in `bucket`.
     fn feed(&mut self, references: &[Reference], bucket: Bucket);
+
+    /// Takes a chunk in program order and counts it in `bucket`.
+    fn feed_chunk(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
+        if chunk.parts.is_empty() {
+            return self.feed(chunk.references, bucket);
+        }
+        let mut rest = chunk.references;
+        for part in chunk.parts {
+            let (piece, after) = rest.split_at(part.len as usize);
+            (0..part.times).for_each(|_| self.feed(piece, bucket));
+            rest = after;
+        }
+    }
 
     /// The counts of every counted bucket that was fed or charged with a write-back, ascending; the end-of-run parts
     /// are computed as if the run ended now, and feeding may go on.

@@ -1,115 +1,132 @@
 //! What is known of each line, in flat arrays: a line number becomes a dense id once, everything else is indexing.
 //!
-//! Lines come in regions of 4096 neighbours. A region gets the next free index when one of its lines is first seen, so
+//! Lines come in regions of 1024 neighbours. A region gets the next free index when one of its lines is first seen, so
 //! the ids of neighbouring lines are neighbours too and the state of a walked array is walked with it.
 
-use crate::sets::Time;
+use crate::boxed;
+use crate::older::Time;
+use crate::simd::Vector;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-const REGION_BITS: u32 = 12;
+const REGION_BITS: u32 = 10;
 const REGION: usize = 1 << REGION_BITS;
-const RECENT_REGIONS: usize = 256;
+const KNOWN_REGIONS: usize = 4096;
 
 /// A line's number among all lines seen, dense within regions.
 pub(crate) type Id = u32;
 
-/// Per-line state. All zero: never seen.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Line {
-    /// When it last left the recent tier; 0: never.
-    pub(crate) last: Time,
-    /// Place in the timeline; 0: not there.
-    pub(crate) place: u32,
+/// Per-line state: 32 bytes for up to 16 set bits. All zero: never seen.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Line<const W: usize> {
+    /// `m_a` for a = 1 ..= W: the greatest d_a since the last store, cut off as the distances are.
+    pub(crate) greatest: [u8; W],
     /// `m_0`, the greatest d_0 since the last store.
-    pub(crate) greatest: u32,
+    pub(crate) greatest_full: u32,
+    /// When it last entered the older tier; 0: never.
+    pub(crate) last: Time,
+    /// Place in the timeline of the older tier; 0: not there.
+    pub(crate) place: u32,
     /// 0: never stored; else 1 + the bucket of the last store.
     pub(crate) dirty: u8,
-    /// How many leading entries of the line's row of m_a, a >= 1, may be other than 0 (m_a never grows with a).
-    pub(crate) levels: u8,
-    /// 1 + its slot in the recent tier; 0: not there.
-    pub(crate) slot: u8,
+}
+
+impl<const W: usize> Default for Line<W> {
+    fn default() -> Self {
+        Self { greatest: [0; W], greatest_full: 0, last: 0, place: 0, dirty: 0 }
+    }
+}
+
+impl<const W: usize> Line<W> {
+    /// It was referenced at these distances.
+    #[inline(always)]
+    pub(crate) fn raise<V: Vector>(&mut self, full: u32, by_set: &[u8; W]) {
+        self.greatest_full = self.greatest_full.max(full);
+        V::raise(&mut self.greatest, by_set);
+    }
 }
 
 /// State of all lines.
 #[derive(Clone, Debug)]
-pub(crate) struct Lines {
+pub(crate) struct Lines<const W: usize> {
     /// Direct-mapped cache of region lookups: region + 1 and its index.
-    recent: Box<[(u64, u32); RECENT_REGIONS]>,
+    known: Box<[(u64, u32); KNOWN_REGIONS]>,
     indices: HashMap<u64, u32, BuildHasherDefault<Mix>>,
     /// Region number of each index.
     regions: Vec<u64>,
-    state: Vec<Box<[Line]>>,
-    /// m_a for a = 1 ..= K, cut off as the distances are, `K` bytes a line.
-    greatest: Vec<Box<[u8]>>,
-    set_bits: usize,
+    state: Vec<Box<[Line<W>]>>,
+    /// Regions there may be.
+    most: usize,
 }
 
-impl Lines {
-    pub(crate) fn new(set_bits: u32) -> Self {
+impl<const W: usize> Lines<W> {
+    pub(crate) fn new() -> Self {
         Self {
-            recent: Box::new([(0, 0); RECENT_REGIONS]),
+            known: boxed::array((0, 0)),
             indices: HashMap::default(),
             regions: Vec::new(),
             state: Vec::new(),
-            greatest: Vec::new(),
-            set_bits: set_bits as usize,
+            most: 1 << (32 - REGION_BITS),
         }
     }
 
-    /// The id of a line, given to it now if it has none. `None`: all 2^32 ids are taken.
+    /// Allows so many more regions of lines at most.
+    pub(crate) fn leave_regions(&mut self, left: usize) {
+        self.most = self.most.min(self.regions.len() + left);
+    }
+
+    /// Whether this many more lines might not all get an id.
+    #[inline(always)]
+    pub(crate) fn may_run_out(&self, lines: usize) -> bool {
+        self.most - self.regions.len() < lines
+    }
+
+    /// The id of a line, given to it now if it has none. `None`: none is left.
+    #[inline(always)]
     pub(crate) fn id(&mut self, line: u64) -> Option<Id> {
         let region = line >> REGION_BITS;
-        let slot = (region ^ region >> 8) as usize % RECENT_REGIONS;
-        let index = if self.recent[slot].0 == region + 1 {
-            self.recent[slot].1
-        } else {
-            let index = self.region(region)?;
-            self.recent[slot] = (region + 1, index);
-            index
-        };
+        let known = self.known[(region ^ region >> 12) as usize % KNOWN_REGIONS];
+        let index = if known.0 == region + 1 { known.1 } else { self.region(region)? };
         Some(index << REGION_BITS | (line as u32 & (REGION as u32 - 1)))
     }
 
+    #[inline(never)]
     fn region(&mut self, region: u64) -> Option<u32> {
-        if let Some(&index) = self.indices.get(&region) {
-            return Some(index);
-        }
-        if self.regions.len() >= 1 << (32 - REGION_BITS) {
+        let index = match self.indices.get(&region) {
+            Some(&index) => index,
+            None => self.add(region)?,
+        };
+        self.known[(region ^ region >> 12) as usize % KNOWN_REGIONS] = (region + 1, index);
+        Some(index)
+    }
+
+    #[cold]
+    fn add(&mut self, region: u64) -> Option<u32> {
+        if self.regions.len() >= self.most {
             return None;
         }
         let index = self.regions.len() as u32;
         self.indices.insert(region, index);
         self.regions.push(region);
         self.state.push(vec![Line::default(); REGION].into_boxed_slice());
-        self.greatest.push(vec![0; REGION * self.set_bits].into_boxed_slice());
         Some(index)
     }
 
     /// The line number of an id.
+    #[inline(always)]
     pub(crate) fn number(&self, id: Id) -> u64 {
         self.regions[(id >> REGION_BITS) as usize] << REGION_BITS | u64::from(id) & (REGION as u64 - 1)
     }
 
-    pub(crate) fn get(&self, id: Id) -> &Line {
+    #[inline(always)]
+    pub(crate) fn get(&self, id: Id) -> &Line<W> {
         &self.state[(id >> REGION_BITS) as usize][id as usize % REGION]
     }
 
-    pub(crate) fn get_mut(&mut self, id: Id) -> &mut Line {
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, id: Id) -> &mut Line<W> {
         &mut self.state[(id >> REGION_BITS) as usize][id as usize % REGION]
-    }
-
-    /// m_a for a >= 1 of a line.
-    pub(crate) fn greatest(&self, id: Id) -> &[u8] {
-        let at = (id as usize % REGION) * self.set_bits;
-        &self.greatest[(id >> REGION_BITS) as usize][at..at + self.set_bits]
-    }
-
-    /// State and m_a of a line.
-    pub(crate) fn both_mut(&mut self, id: Id) -> (&mut Line, &mut [u8]) {
-        let (region, line) = ((id >> REGION_BITS) as usize, id as usize % REGION);
-        let at = line * self.set_bits;
-        (&mut self.state[region][line], &mut self.greatest[region][at..at + self.set_bits])
     }
 
     /// Ids of all lines ever stored, in no particular order.
@@ -121,7 +138,7 @@ impl Lines {
     }
 }
 
-/// Region numbers are few and near each other: one multiplication spreads them well enough.
+/// Regions and sites have numbers that are few and near each other: one multiplication spreads them well enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mix(u64);
 
@@ -133,6 +150,9 @@ impl Hasher for Mix {
         for &byte in bytes {
             self.write_u64(u64::from(byte));
         }
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
     }
     fn write_u64(&mut self, value: u64) {
         let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);

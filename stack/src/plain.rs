@@ -1,8 +1,12 @@
 //! The model as its text says it: one list, walked from the top. Slow; what everything else is compared with.
 
 use crate::counts::{Buckets, Resident};
+use crate::repeats::Kind;
 use crate::{Bucket, Engine, Histograms, Limits, Reference};
 use std::collections::HashMap;
+
+/// Distances by set are kept for so many set counts.
+const WIDTH: usize = Limits::MOST_SET_BITS as usize;
 
 /// The plain list walk of section 2 with the write-back rule of section 3.
 #[derive(Clone, Debug)]
@@ -11,7 +15,7 @@ pub struct Plain {
     /// Least recent first.
     stack: Vec<u64>,
     dirty: HashMap<u64, Dirty>,
-    buckets: Buckets,
+    buckets: Buckets<WIDTH>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,8 +48,9 @@ impl Plain {
         None
     }
 
-    fn capped(&self, values: &[u64]) -> Vec<u8> {
-        values[1..].iter().map(|&v| v.min(u64::from(self.limits.max_ways)) as u8).collect()
+    fn capped(&self, values: &[u64]) -> [u8; WIDTH] {
+        let capped = |index| values.get(1 + index).map_or(0, |&v: &u64| v.min(u64::from(self.limits.max_ways)) as u8);
+        std::array::from_fn(capped)
     }
 
     fn reference(&mut self, line: u64, store: bool, bucket: Bucket) {
@@ -55,7 +60,9 @@ impl Plain {
             counts.references[usize::from(store)] += 1;
             match (&distances, &by_set) {
                 (Some(d), _) if d[0] == 0 => {}
-                (Some(d), Some(by_set)) => counts.distance(store, d[0], by_set),
+                (Some(d), Some(by_set)) => {
+                    counts.add_near(if store { Kind::Store } else { Kind::Load }, d[0] as u32, by_set, 1)
+                }
                 _ => counts.cold[usize::from(store)] += 1,
             }
         }
@@ -71,7 +78,7 @@ impl Plain {
             if let Some(last) = self.dirty.insert(line, fresh) {
                 let by_set = self.capped(&last.greatest);
                 if let Some(counts) = self.buckets.of(last.bucket).filter(|_| last.greatest[0] > 0) {
-                    counts.writeback(last.greatest[0], &by_set);
+                    counts.add_near(Kind::Writeback, last.greatest[0] as u32, &by_set, 1);
                 }
             }
         }

@@ -1,17 +1,20 @@
-//! The older tier by set: for every set count 2^1 ..= 2^K and every set, when its newest lines left the recent tier.
+//! The older tier by set: for every set count and every set, when its newest lines came here.
 //!
-//! A stamp is the time at which a line moved to the top of its set. No identities are kept, because none are needed: let
-//! t be the time at which x last left the recent tier. A line above x in its set moved to the top after t, a line below
-//! it before or at the moment x did. So the number of lines above x is the number of stamps greater than t, and x's own
-//! stamp is the next one. Where there are none x is on top already, at that set count and, sets being nested, at every
-//! greater one: nothing there has to be touched, and the walk over set counts ends.
+//! A stamp is the time at which a line entered the older tier. No identities are kept, because none are needed: times are
+//! all different, so the number of lines above x is the number of stamps greater than x's own.
 //!
-//! A line that comes back into the recent tier leaves its stamp here until it moves to the top again. The recent tier
-//! knows the times, so that nothing is counted twice.
+//! Invariant: the stamps of a set are those of the newest lines of the older tier in that set, newest first, then zeros.
+//! A set has room for `max_ways` lines, rounded up to whole cache lines of stamps. A line that falls off the end need not
+//! be remembered: so many lines are newer than it as there is room for, and those of them that go back to the more
+//! recent tiers are still newer than it and are counted there, until they come back here to where there is room for them
+//! again. So its distance stays at "max_ways or more".
 //!
-//! A set remembers its newest `max_ways` lines, rounded up to whole cache lines of stamps. A line that falls off the end
-//! stays behind so many newer ones until it comes back, so it need not be remembered: its distance is "max_ways or more".
+//! Only every third set count is kept. A set of a smaller number of sets is a union of kept ones, so that its lines above x
+//! are the sum of theirs, and that sum is seldom long: it can end as soon as it exceeds the room of a set, because then
+//! every smaller number of sets has as many lines above x. So a line that was referenced long ago pays for the large
+//! set counts only, where it is near the top, and one that was referenced lately for a few short sums.
 
+use crate::older::{Move, Time};
 use crate::simd::Vector;
 
 /// Stamps in a cache line.
@@ -20,115 +23,297 @@ pub(crate) const PART: usize = 16;
 /// Some stamps of a set, newest first; unused ones are 0.
 pub(crate) type Part = [Time; PART];
 
-/// When a line left the recent tier; 0 is before all of them.
-pub(crate) type Time = i32;
+/// One set count in so many is kept.
+const EVERY: u32 = 3;
+/// The least one that is kept has at most so many bits.
+const LEAST: u32 = 7;
+/// Set counts with more bits than this are fetched ahead, so many moves.
+const CACHED: u32 = 9;
+const AHEAD: usize = 6;
 
 /// All sets of all set counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Sets {
-    /// Index 0 is two sets.
-    levels: Vec<Level>,
+    /// Those that are kept, most sets first.
+    kept: Vec<Kept>,
 }
 
-/// The sets of one set count: `parts` neighbouring parts each, the newest stamps first.
+/// The sets of one set count.
+#[derive(Clone, Debug)]
+struct Kept {
+    order: Order,
+    /// The newest stamps of each set.
+    front: Parts,
+    /// The others, `parts` for each set.
+    back: Parts,
+    parts: usize,
+}
+
+/// In which order sets stand: those that make up one of a smaller number of sets are neighbours.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    /// 2^bits sets.
+    bits: u32,
+    /// Set counts with fewer bits, down to these, are sums.
+    down_to: u32,
+    /// The bits from `down_to` on, the highest last.
+    reversed: [u8; 1 << (LEAST - 1)],
+}
+
+impl Order {
+    fn new(bits: u32, down_to: u32) -> Self {
+        let high = bits - down_to;
+        let reversed = std::array::from_fn(|i| (i as u64).reverse_bits().checked_shr(64 - high).unwrap_or(0) as u8);
+        Self { bits, down_to, reversed }
+    }
+
+    /// Where the line's set stands.
+    #[inline(always)]
+    fn place(&self, line: u32) -> usize {
+        let high = self.bits - self.down_to;
+        let low = line & ((1 << self.down_to) - 1);
+        (low << high) as usize | usize::from(self.reversed[(line >> self.down_to & ((1 << high) - 1)) as usize])
+    }
+}
+
+/// Parts on cache lines of their own.
 #[derive(Debug)]
-struct Level {
+struct Parts {
     /// Zero pages of the system until they are used: most set counts have far more sets than a program touches.
     stamps: Vec<Time>,
     /// Where in `stamps` the first cache line begins.
     first: usize,
-    parts: usize,
+    len: usize,
 }
 
-impl Level {
-    fn new(sets: usize, parts: usize) -> Self {
-        let stamps = vec![0; (sets * parts + 1) * PART];
+impl Parts {
+    fn new(len: usize) -> Self {
+        let stamps = vec![0; (len + 1) * PART];
         let line = size_of::<Part>();
         let first = (line - stamps.as_ptr().addr() % line) % line / size_of::<Time>();
-        Self { stamps, first, parts }
+        Self { stamps, first, len }
     }
 
     #[inline(always)]
-    fn at(&self, set: usize) -> std::ops::Range<usize> {
-        let first = self.first + set * self.parts * PART;
-        first..first + self.parts * PART
+    fn all(&self) -> &[Part] {
+        self.stamps[self.first..self.first + self.len * PART].as_chunks().0
     }
 
     #[inline(always)]
-    fn set(&self, set: usize) -> &[Part] {
-        self.stamps[self.at(set)].as_chunks().0
-    }
-
-    #[inline(always)]
-    fn set_mut(&mut self, set: usize) -> &mut [Part] {
-        let at = self.at(set);
-        self.stamps[at].as_chunks_mut().0
+    fn all_mut(&mut self) -> &mut [Part] {
+        self.stamps[self.first..self.first + self.len * PART].as_chunks_mut().0
     }
 }
 
-impl Clone for Level {
+impl Clone for Parts {
     /// The copy lies elsewhere, so its cache lines may begin elsewhere.
     fn clone(&self) -> Self {
-        let sets = (self.stamps.len() / PART - 1) / self.parts;
-        let mut copy = Self::new(sets, self.parts);
-        let end = sets * self.parts * PART;
-        copy.stamps[copy.first..][..end].copy_from_slice(&self.stamps[self.first..][..end]);
+        let mut copy = Self::new(self.len);
+        copy.all_mut().copy_from_slice(self.all());
         copy
     }
 }
 
 impl Sets {
     pub(crate) fn new(set_bits: u32, ways: u32) -> Self {
-        let parts = (ways as usize).div_ceil(PART);
-        Self { levels: (1..=set_bits).map(|a| Level::new(1 << a, parts)).collect() }
+        let parts = (ways as usize).div_ceil(PART) - 1;
+        let mut kept = Vec::new();
+        let mut bits = set_bits;
+        while bits > 0 {
+            let next = if bits <= LEAST { 0 } else { bits - EVERY };
+            let (front, back) = (Parts::new(1 << bits), Parts::new(parts << bits));
+            kept.push(Kept { order: Order::new(bits, next + 1), front, back, parts });
+            bits = next;
+        }
+        Self { kept }
     }
 
-    /// The line, last here at `last` (0: never), is here again at `now`: moves it to the top of its sets.
+    /// Carries moves out in their order, one set count after the other, and gives each the distances within this tier
+    /// that its line had, cut off at 255.
     #[inline(always)]
-    pub(crate) fn reference<V: Vector>(&mut self, line: u64, last: Time, now: Time) {
-        for (index, level) in self.levels.iter_mut().enumerate() {
-            let set = level.set_mut(set(index, line));
-            // On top already; a new line never is, not even of an empty set.
-            if set[0][0] <= last && last != 0 {
-                return;
-            }
-            let mut top = now;
-            for part in set {
-                let overflow = part[PART - 1];
-                if V::push(part, last, top) < PART {
-                    break;
-                }
-                top = overflow;
+    pub(crate) fn apply<V: Vector, const W: usize>(&mut self, moves: &mut [Move<W>]) {
+        for kept in &mut self.kept {
+            let height = (kept.order.bits - kept.order.down_to) as usize;
+            match (kept.parts, height) {
+                (3, 2) => kept.apply::<V, W, 3, 2>(moves),
+                (3, 6) => kept.apply::<V, W, 3, 6>(moves),
+                _ => kept.apply::<V, W, ANY, ANY>(moves),
             }
         }
     }
 
-    /// How many stamps are later than `last` in the line's set with 2^(index + 1) sets; as far as is remembered.
-    #[inline(always)]
-    pub(crate) fn newer<V: Vector>(&self, index: usize, line: u64, last: Time) -> usize {
-        let mut sum = 0;
-        for part in self.levels[index].set(set(index, line)) {
-            let newer = V::newer(part, last);
-            sum += newer;
-            if newer < PART {
+    /// How many lines are above one that came at `last`, for 2^1, 2^2, … sets, cut off at 255.
+    pub(crate) fn depth<V: Vector, const W: usize>(&self, line: u64, last: Time) -> [u8; W] {
+        let mut newer = [0; W];
+        for kept in &self.kept {
+            let sets = View { front: kept.front.all(), back: kept.back.all(), parts: kept.parts };
+            let place = kept.order.place(line as u32);
+            if sets.sums::<V, W, ANY>(&kept.order, place, last, sets.newer::<V>(place, last), &mut newer) {
                 break;
             }
         }
-        sum
-    }
-
-    /// Number of set counts.
-    pub(crate) fn len(&self) -> usize {
-        self.levels.len()
+        newer
     }
 
     /// Forgets all lines.
     pub(crate) fn clear(&mut self) {
-        self.levels.iter_mut().for_each(|level| level.stamps.fill(0));
+        for kept in &mut self.kept {
+            kept.front.stamps.fill(0);
+            kept.back.stamps.fill(0);
+        }
     }
 }
 
+/// As a number of parts or a height: not known to the compiler.
+const ANY: usize = 99;
+
+/// The sets of one set count, to look at.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    front: &'a [Part],
+    back: &'a [Part],
+    parts: usize,
+}
+
+impl View<'_> {
+    /// How many stamps of a set are later than `last`, as far as is remembered.
+    #[inline(always)]
+    fn newer<V: Vector>(self, place: usize, last: Time) -> usize {
+        let newer = V::newer(&self.front[place], last);
+        if newer < PART {
+            return newer;
+        }
+        let mut sum = newer;
+        for part in &self.back[place * self.parts..(place + 1) * self.parts] {
+            sum += V::newer(part, last);
+        }
+        sum
+    }
+
+    /// From the number of later stamps in the line's own set the numbers for all set counts that are sums over this one.
+    /// Returns whether smaller set counts have no room for the line; then their numbers are here too.
+    #[inline(always)]
+    fn sums<V: Vector, const W: usize, const HEIGHT: usize>(
+        self,
+        order: &Order,
+        place: usize,
+        last: Time,
+        own: usize,
+        newer: &mut [u8; W],
+    ) -> bool {
+        let mut sum = own;
+        let most = if HEIGHT == ANY { (order.bits - order.down_to) as usize } else { HEIGHT };
+        for height in 0..=most {
+            if height > 0 {
+                let first = ((place >> (height - 1)) ^ 1) << (height - 1);
+                for place in first..first + (1 << (height - 1)) {
+                    sum += self.newer::<V>(place, last);
+                }
+            }
+            let bits = order.bits as usize - height;
+            if sum >= (self.parts + 1) * PART {
+                newer
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(index, newer)| *newer = if index < bits { 255 } else { *newer });
+                return true;
+            }
+            newer[bits - 1] = sum.min(255) as u8;
+        }
+        false
+    }
+}
+
+impl Kept {
+    #[inline(always)]
+    fn apply<V: Vector, const W: usize, const PARTS: usize, const HEIGHT: usize>(&mut self, moves: &mut [Move<W>]) {
+        let parts = if PARTS == ANY { self.parts } else { PARTS };
+        let order = self.order;
+        let (front, back) = (self.front.all_mut(), self.back.all_mut());
+        for at in 0..moves.len() {
+            if order.bits > CACHED
+                && let Some(next) = moves.get(at + AHEAD)
+            {
+                let (up, down) = (order.place(next.up), order.place(next.down));
+                V::prefetch(&front[up]);
+                V::prefetch(&front[up ^ 2]);
+                V::prefetch(&front[down]);
+                if parts > 0 {
+                    V::prefetch(&back[up * parts]);
+                    V::prefetch(&back[down * parts]);
+                }
+            }
+            let step = &mut moves[at];
+            if step.last != 0 {
+                let place = order.place(step.up);
+                let own = take::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.last);
+                let sets = View { front, back, parts };
+                if sets.sums::<V, W, HEIGHT>(&order, place, step.last, own, &mut step.newer) {
+                    step.last = 0;
+                }
+            }
+            if step.now != 0 {
+                let place = order.place(step.down);
+                put::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.now);
+            }
+        }
+    }
+}
+
+/// Takes the stamp `last` out of a set if it is there; returns how many are later.
 #[inline(always)]
-fn set(index: usize, line: u64) -> usize {
-    line as usize & ((2 << index) - 1)
+fn take<V: Vector>(front: &mut Part, back: &mut [Part], last: Time) -> usize {
+    let newer = V::newer(front, last);
+    if newer < PART {
+        let next = if front[PART - 1] == 0 { 0 } else { back.first().map_or(0, |next| next[0]) };
+        V::remove(front, last, next);
+        if next != 0 {
+            take_first::<V>(back);
+        }
+        return newer;
+    }
+    if back.last().is_none_or(|part| part[PART - 1] > last) {
+        return (back.len() + 1) * PART;
+    }
+    let mut sum = PART;
+    for at in 0..back.len() {
+        let newer = V::newer(&back[at], last);
+        sum += newer;
+        if newer < PART {
+            let next = if back[at][PART - 1] == 0 { 0 } else { back.get(at + 1).map_or(0, |next| next[0]) };
+            V::remove(&mut back[at], last, next);
+            if next != 0 {
+                take_first::<V>(&mut back[at + 1..]);
+            }
+            break;
+        }
+    }
+    sum
+}
+
+/// Takes the first stamp out.
+#[inline(always)]
+fn take_first<V: Vector>(parts: &mut [Part]) {
+    for at in 0..parts.len() {
+        let next = if parts[at][PART - 1] == 0 { 0 } else { parts.get(at + 1).map_or(0, |next| next[0]) };
+        V::remove(&mut parts[at], Time::MAX, next);
+        if next == 0 {
+            return;
+        }
+    }
+}
+
+/// Puts a stamp on top of a set.
+#[inline(always)]
+fn put<V: Vector>(front: &mut Part, back: &mut [Part], now: Time) {
+    let mut top = front[PART - 1];
+    V::insert(front, now);
+    for part in back {
+        if top == 0 {
+            return;
+        }
+        let overflow = part[PART - 1];
+        V::insert(part, top);
+        top = overflow;
+    }
 }

@@ -1,35 +1,39 @@
-//! The order of all lines, answering how many are newer than a given one: the distance with one set.
+//! The order of all lines of the older tier, answering how many are newer than a given one: the distance with one set.
 //!
-//! Each reference takes the next place; the line's former place is cleared. Live places are bits. Places close to the
-//! newest are counted bit by bit; older ones lie in sealed blocks of 512, which a Fenwick tree counts. When the places
-//! run out the live ones are moved together, or, if more than half are live, their number doubles: both cost a constant
-//! number of steps per reference.
+//! Each line that comes in takes the next place; when it leaves, its place is cleared. Live places are bits; counts of
+//! them over blocks, groups of blocks, and groups of groups make a tree so flat that a question sums a few short rows.
+//! When the places run out the live ones are moved together, or, if more than half are live, their number doubles: both
+//! cost a constant number of steps per reference.
 
 use crate::lines::Id;
 
+/// Places of a block.
 const BLOCK: usize = 512;
 const WORDS: usize = BLOCK / 64;
-/// Blocks at the new end that are not in the tree.
-const OPEN: usize = 4;
-const PLACES: usize = 64 * BLOCK;
+/// Blocks of a group.
+const GROUP: usize = 32;
+/// Groups of a group of groups.
+const FAN: usize = 16;
+const PLACES: usize = 4 * BLOCK * GROUP;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
-    live: Vec<u64>,
-    /// Fenwick tree over sealed blocks; index 0 unused.
-    sums: Vec<u32>,
+    live: Vec<[u64; WORDS]>,
+    /// Live places of each block.
+    blocks: Vec<[u16; GROUP]>,
+    /// Live places of each group, then of each group of groups, up to one row.
+    groups: Vec<Vec<[u32; FAN]>>,
     /// The line at each place.
     ids: Vec<Id>,
     /// The next free place; place 0 is never used.
     next: usize,
-    /// Blocks before this one are sealed.
-    open: usize,
     len: usize,
 }
 
 impl Timeline {
     pub(crate) fn new() -> Self {
-        let mut timeline = Self { live: Vec::new(), sums: Vec::new(), ids: Vec::new(), next: 1, open: 0, len: 0 };
+        let (live, blocks, groups) = (Vec::new(), Vec::new(), Vec::new());
+        let mut timeline = Self { live, blocks, groups, ids: Vec::new(), next: 1, len: 0 };
         timeline.resize(PLACES);
         timeline
     }
@@ -37,23 +41,32 @@ impl Timeline {
     /// How many lines are newer than the one at `place`.
     #[inline(always)]
     pub(crate) fn newer(&self, place: u32) -> usize {
-        let (word, bit) = (place as usize / 64, place % 64);
-        let block = place as usize / BLOCK;
-        let after = (self.live[word] & (u64::MAX << bit)).count_ones() as usize - 1;
-        if block >= self.open {
-            return after + self.ones(word + 1..self.next.div_ceil(64));
+        let place = place as usize;
+        let (word, bit) = (place / 64 % WORDS, place % 64);
+        let mut sum = 0;
+        for (index, bits) in self.live[place / BLOCK].iter().enumerate() {
+            let newer = if index < word { 0 } else { u64::MAX << if index == word { bit } else { 0 } };
+            sum += (bits & newer).count_ones();
         }
-        let mut rank = self.ones(block * WORDS..word + 1) - after;
-        let mut node = block;
-        while node > 0 {
-            rank += self.sums[node] as usize;
-            node &= node - 1;
+        let mut at = place / BLOCK;
+        for (index, &count) in self.blocks[at / GROUP].iter().enumerate() {
+            sum += if index > at % GROUP { u32::from(count) } else { 0 };
         }
-        self.len - rank
+        at /= GROUP;
+        for level in &self.groups {
+            for (index, &count) in level[at / FAN].iter().enumerate() {
+                sum += if index > at % FAN { count } else { 0 };
+            }
+            at /= FAN;
+        }
+        // It was counted itself.
+        sum as usize - 1
     }
 
-    fn ones(&self, words: std::ops::Range<usize>) -> usize {
-        self.live[words].iter().map(|bits| bits.count_ones() as usize).sum()
+    /// What [`Timeline::newer`] will look at first.
+    #[inline(always)]
+    pub(crate) fn block(&self, place: u32) -> &[u64; WORDS] {
+        &self.live[place as usize / BLOCK]
     }
 
     /// Whether [`Timeline::enter`] needs [`Timeline::make_room`] first.
@@ -69,10 +82,7 @@ impl Timeline {
         self.next += 1;
         self.len += 1;
         self.ids[place] = id;
-        self.live[place / 64] |= 1 << (place % 64);
-        if place / BLOCK >= self.open + OPEN {
-            self.seal();
-        }
+        self.change(place, 1);
         place as u32
     }
 
@@ -80,62 +90,82 @@ impl Timeline {
     #[inline(always)]
     pub(crate) fn leave(&mut self, place: u32) {
         self.len -= 1;
-        self.live[place as usize / 64] &= !(1 << (place % 64));
-        let block = place as usize / BLOCK;
-        if block < self.open {
-            self.add(block, u32::MAX);
+        self.change(place as usize, u32::MAX);
+    }
+
+    /// Flips a place and adds `one`, modulo 2^32, to the counts it is in.
+    #[inline(always)]
+    fn change(&mut self, place: usize, one: u32) {
+        self.live[place / BLOCK][place / 64 % WORDS] ^= 1 << (place % 64);
+        let mut at = place / BLOCK;
+        let count = &mut self.blocks[at / GROUP][at % GROUP];
+        *count = count.wrapping_add(one as u16);
+        at /= GROUP;
+        for level in &mut self.groups {
+            let count = &mut level[at / FAN][at % FAN];
+            *count = count.wrapping_add(one);
+            at /= FAN;
         }
     }
 
     /// Moves the live places together, in order, reporting each line's new place.
     pub(crate) fn make_room(&mut self, mut moved: impl FnMut(Id, u32)) {
         let mut to = 1;
-        for word in 0..self.live.len() {
-            let mut bits = std::mem::take(&mut self.live[word]);
-            while bits != 0 {
-                let id = self.ids[word * 64 + bits.trailing_zeros() as usize];
-                bits &= bits - 1;
-                self.ids[to] = id;
-                moved(id, to as u32);
-                to += 1;
+        for block in 0..self.live.len() {
+            for (word, mut bits) in std::mem::take(&mut self.live[block]).into_iter().enumerate() {
+                while bits != 0 {
+                    let id = self.ids[block * BLOCK + word * 64 + bits.trailing_zeros() as usize];
+                    bits &= bits - 1;
+                    self.ids[to] = id;
+                    moved(id, to as u32);
+                    to += 1;
+                }
             }
         }
         self.next = to;
         let places = if 2 * self.len > self.ids.len() { 2 * self.ids.len() } else { self.ids.len() };
         self.resize(places);
-        self.live[..to / 64].fill(u64::MAX);
-        self.live[to / 64] |= (1 << (to % 64)) - 1;
-        self.live[0] &= !1;
-        self.sums.fill(0);
-        self.open = 0;
-        while to / BLOCK >= self.open + OPEN {
-            self.seal();
+        self.fill();
+    }
+
+    /// Makes all places before the next free one live, where none is.
+    fn fill(&mut self) {
+        let live = |at: usize, size: usize| self.next.saturating_sub(at * size).min(size) - usize::from(at == 0);
+        for (at, count) in (0..).zip(self.blocks.as_flattened_mut()) {
+            *count = live(at, BLOCK) as u16;
         }
+        let mut size = BLOCK * GROUP;
+        for level in &mut self.groups {
+            for (at, count) in (0..).zip(level.as_flattened_mut()) {
+                *count = live(at, size) as u32;
+            }
+            size *= FAN;
+        }
+        let words = self.live.as_flattened_mut();
+        words[..self.next / 64].fill(u64::MAX);
+        words[self.next / 64] |= (1 << (self.next % 64)) - 1;
+        words[0] &= !1;
     }
 
     /// Lines from the oldest to the newest.
     pub(crate) fn oldest_first(&self) -> impl Iterator<Item = Id> + '_ {
-        (0..self.next).filter(|place| self.live[place / 64] >> (place % 64) & 1 != 0).map(|place| self.ids[place])
+        let live = |place: &usize| self.live[place / BLOCK][place / 64 % WORDS] >> (place % 64) & 1 != 0;
+        (0..self.next).filter(live).map(|place| self.ids[place])
     }
 
+    /// `places` is a multiple of those of a group.
     fn resize(&mut self, places: usize) {
-        self.live.resize(places / 64, 0);
         self.ids.resize(places, 0);
-        self.sums.resize(places / BLOCK + 1, 0);
-    }
-
-    fn seal(&mut self) {
-        let live = self.ones(self.open * WORDS..(self.open + 1) * WORDS);
-        self.add(self.open, live as u32);
-        self.open += 1;
-    }
-
-    /// Adds `count`, modulo 2^32, to a block.
-    fn add(&mut self, block: usize, count: u32) {
-        let mut node = block + 1;
-        while node < self.sums.len() {
-            self.sums[node] = self.sums[node].wrapping_add(count);
-            node += node & node.wrapping_neg();
+        self.live.resize(places / BLOCK, [0; WORDS]);
+        let mut counts = places / BLOCK / GROUP;
+        self.blocks.resize(counts, [0; GROUP]);
+        self.groups.clear();
+        loop {
+            self.groups.push(vec![[0; FAN]; counts.div_ceil(FAN)]);
+            if counts <= FAN {
+                return;
+            }
+            counts = counts.div_ceil(FAN);
         }
     }
 }

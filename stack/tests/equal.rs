@@ -1,6 +1,6 @@
 //! The fast engine against the plain list walk, on traces that reach every path of it.
 
-use bf_stack::{Bucket, Engine, Instructions, Limits, Plain, Reference, Stack};
+use bf_stack::{Bucket, Chunk, Engine, Histograms, Instructions, Limits, MissesBySite, Part, Plain, Reference, Stack};
 use proptest::prelude::*;
 
 /// Batches of references, each with its bucket.
@@ -20,7 +20,10 @@ fn check_one(trace: &Trace, limits: Limits, mut fast: Stack) {
         fast.feed(&references, Bucket(*bucket));
         plain.feed(&references, Bucket(*bucket));
     }
-    let (got, want) = (fast.histograms(), plain.histograms());
+    compare(fast.histograms(), plain.histograms(), limits);
+}
+
+fn compare(got: Vec<(Bucket, Histograms)>, want: Vec<(Bucket, Histograms)>, limits: Limits) {
     assert_eq!(got.len(), want.len());
     for ((bucket, got), (other, want)) in got.into_iter().zip(want) {
         assert_eq!(bucket, other);
@@ -53,6 +56,33 @@ fn trace() -> impl Strategy<Value = Trace> {
     prop::collection::vec((prop_oneof![3 => Just(1u8), 1 => 0u8..4], walk()), 1..12)
 }
 
+/// Pieces that are repeated, written once.
+fn pieces() -> impl Strategy<Value = Vec<(u32, Vec<(u64, bool)>)>> {
+    let short = prop::collection::vec((line(), prop::bool::weighted(0.3)), 0..12);
+    prop::collection::vec((1u32..5, prop_oneof![4 => short, 1 => walk()]), 1..30)
+}
+
+/// A chunk of them for each bucket.
+struct Chunks {
+    references: Vec<Reference>,
+    sites: Vec<u32>,
+    parts: Vec<Part>,
+}
+
+impl Chunks {
+    fn new(pieces: &[(u32, Vec<(u64, bool)>)]) -> Self {
+        let references: Vec<_> =
+            pieces.iter().flat_map(|(_, piece)| piece).map(|&(l, s)| Reference::new(l, s)).collect();
+        let parts = pieces.iter().map(|(times, piece)| Part { len: piece.len() as u32, times: *times }).collect();
+        let sites = references.iter().map(|reference| (reference.line() % 7) as u32).collect();
+        Self { references, sites, parts }
+    }
+
+    fn chunk(&self) -> Chunk<'_> {
+        Chunk { references: &self.references, sites: &self.sites, parts: &self.parts }
+    }
+}
+
 fn limits() -> impl Strategy<Value = Limits> {
     (prop_oneof![4 => 0u32..=9, 1 => 10u32..=18], prop_oneof![Just(1u32), Just(2), Just(64), Just(255), 1u32..100])
         .prop_map(|(max_set_bits, max_ways)| Limits { max_set_bits, max_ways })
@@ -70,6 +100,111 @@ proptest! {
     fn a_clock_that_runs_out_changes_nothing(trace in trace(), left in 0i32..200) {
         let limits = Limits { max_set_bits: 7, max_ways: 8 };
         check(&trace, limits, Stack::with_time_left(limits, left));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn repeated_pieces_count_as_often_as_they_occur(chunks in prop::collection::vec((0u8..3, pieces()), 1..4), limits in limits()) {
+        for instructions in Instructions::ALL.into_iter().filter(|instructions| instructions.available()) {
+            let (mut fast, mut plain) = (Stack::new(limits).with_instructions(instructions), Plain::new(limits));
+            for (bucket, pieces) in &chunks {
+                let chunks = Chunks::new(pieces);
+                fast.feed_chunk(chunks.chunk(), Bucket(*bucket));
+                plain.feed_chunk(chunks.chunk(), Bucket(*bucket));
+            }
+            compare(fast.histograms(), plain.histograms(), limits);
+        }
+    }
+
+    /// Whatever the order, what a sink is told adds up to the histograms.
+    #[test]
+    fn outcomes_by_site_sum_to_the_whole(pieces in prop::collection::vec(pieces(), 1..4), ways in 1u32..40) {
+        let limits = Limits { max_set_bits: 9, max_ways: 40 };
+        let shapes: Vec<_> = (0..=9).map(|set_bits| (set_bits, ways)).collect();
+        let (mut told, mut quiet) = (Stack::new(limits), Stack::new(limits));
+        let mut sink = MissesBySite::new(shapes.clone());
+        for pieces in &pieces {
+            let chunks = Chunks::new(pieces);
+            told.feed_to(chunks.chunk(), Bucket::FIRST, &mut sink);
+            quiet.feed_chunk(chunks.chunk(), Bucket::FIRST);
+        }
+        prop_assert_eq!(told.histograms(), quiet.histograms());
+        let histograms = told.histograms().into_iter().next().map(|(_, histograms)| histograms).unwrap_or_default();
+        for kind in 0..2 {
+            let references: u64 = sink.sites().map(|(_, counts)| counts.references[kind]).sum();
+            prop_assert_eq!(references, histograms.references[kind]);
+            for (at, &(set_bits, ways)) in shapes.iter().enumerate() {
+                let hits: u64 = match set_bits.checked_sub(1) {
+                    None => {
+                        let bins = histograms.full.distances[kind].iter();
+                        bins.filter(|bin| bin.lo < u64::from(ways)).map(|bin| bin.count).sum()
+                    }
+                    Some(index) => match histograms.sets.get(index as usize) {
+                        Some(set) => set.distances[kind].iter().take(ways as usize).sum(),
+                        None => 0,
+                    },
+                };
+                let misses: u64 = sink.sites().map(|(_, counts)| counts.misses[at][kind]).sum();
+                prop_assert_eq!(misses, references - hits, "2^{} sets", set_bits);
+            }
+        }
+    }
+
+    /// Lines that get no id are left out, the others are counted as if those had not been.
+    #[test]
+    fn lines_without_an_id_are_left_out(pieces in prop::collection::vec(pieces(), 1..4), left in 0usize..6) {
+        let limits = Limits { max_set_bits: 6, max_ways: 8 };
+        let (mut fast, mut plain) = (Stack::with_regions_left(limits, left), Plain::new(limits));
+        let (mut regions, mut dropped) = (std::collections::HashSet::new(), 0);
+        for pieces in &pieces {
+            let chunks = Chunks::new(pieces);
+            fast.feed_chunk(chunks.chunk(), Bucket::FIRST);
+            let fits = |line: u64, regions: &mut std::collections::HashSet<u64>| {
+                regions.contains(&(line >> 10)) || regions.len() < left && regions.insert(line >> 10)
+            };
+            for (times, piece) in pieces {
+                let kept: Vec<_> = piece.iter().copied().filter(|&(line, _)| fits(line, &mut regions)).collect();
+                dropped += u64::from(*times) * (piece.len() - kept.len()) as u64;
+                let kept = Chunks::new(&[(*times, kept)]);
+                plain.feed_chunk(kept.chunk(), Bucket::FIRST);
+            }
+        }
+        prop_assert_eq!(fast.dropped(), dropped);
+        compare(fast.histograms(), plain.histograms(), limits);
+    }
+}
+
+/// More references than 2^32: each further time adds what the second one added.
+#[test]
+fn counts_do_not_end_at_32_bits() {
+    let limits = Limits { max_set_bits: 3, max_ways: 4 };
+    let piece: Vec<_> = [(1, false), (9, true), (2, false), (1, true), (17, false)].into();
+    let run = |times: u32| {
+        let mut stack = Stack::new(limits);
+        for _ in 0..3 {
+            stack.feed_chunk(Chunks::new(&[(times, piece.clone())]).chunk(), Bucket::FIRST);
+        }
+        stack.histograms().remove(0).1
+    };
+    let (one, two, many) = (run(2), run(3), run(u32::MAX));
+    let further = u64::from(u32::MAX) - 2;
+    assert_eq!(
+        many.references,
+        [0, 1].map(|kind| one.references[kind] + further * (two.references[kind] - one.references[kind]))
+    );
+    assert!(many.references[0] > 1 << 32);
+    for (set, (one, two)) in many.sets.iter().zip(one.sets.iter().zip(&two.sets)) {
+        let pairs = |of: fn(&bf_stack::SetCounts) -> &Vec<u64>| {
+            let expected: Vec<_> = of(one).iter().zip(of(two)).map(|(one, two)| one + further * (two - one)).collect();
+            assert_eq!(of(set), &expected);
+        };
+        pairs(|set| &set.distances[0]);
+        pairs(|set| &set.distances[1]);
+        pairs(|set| &set.writebacks);
+        pairs(|set| &set.capacity);
     }
 }
 

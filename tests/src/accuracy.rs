@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bf_collect::{Access, Batch, Bucket, Config, Limits, Session};
+use bf_collect::{Access, Batch, Bucket, Config, Session};
 use bf_profile::trace::{self, Reader, Record};
 
 use crate::oracle::{Counts, Feed, Hierarchy, Shape};
@@ -49,7 +49,7 @@ impl Comparison {
     /// Nothing seen yet.
     #[must_use]
     pub fn new(hierarchies: &'static [NamedHierarchy]) -> Self {
-        let session = Session::new(Config { line_sizes: vec![LINE as u32], limits: Limits::default() });
+        let session = Session::new(Config { line_sizes: vec![LINE as u32], ..Config::default() });
         session.ensure_slot(0);
         let simulations = hierarchies.iter().map(|(_, levels)| {
             let shapes: Vec<_> = levels.iter().map(|&level| shape(level)).collect();

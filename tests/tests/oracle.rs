@@ -13,7 +13,7 @@ const LINES: [u32; 3] = [32, 64, 128];
 
 /// The line data of a trace for [`LINES`].
 fn lines(trace: impl Iterator<Item = (u32, Access)>, limits: Limits) -> Vec<LineData> {
-    let session = Session::new(Config { line_sizes: LINES.into(), limits });
+    let session = Session::new(Config { line_sizes: LINES.into(), limits, ..Config::default() });
     let mut batch = Batch::new();
     for (thread, access) in trace {
         batch.clear();

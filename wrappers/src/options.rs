@@ -23,12 +23,17 @@ pub struct Help {
 }
 
 /// Every option of ours.
-pub const OPTIONS: [Help; 7] = [
+pub const OPTIONS: [Help; 8] = [
     Help { name: "-bf-include", value: "LIST", text: "Instrument only these functions: names by comma, or @FILE." },
     Help { name: "-bf-exclude", value: "LIST", text: "Do not instrument these functions: names by comma, or @FILE." },
     Help { name: "-bf-line-size", value: "LIST", text: "Cache line sizes to record, bytes by comma (default 64)." },
     Help { name: "-bf-max-set-bits", value: "N", text: "Exact for every power of two up to 2^N sets (default 16)." },
     Help { name: "-bf-max-ways", value: "N", text: "Exact for every associativity up to N ways (default 64)." },
+    Help {
+        name: "-bf-no-streams",
+        value: "",
+        text: "Record each iteration of every loop by itself: slower, same profile.",
+    },
     Help { name: "-bf-verbose", value: "", text: "Say on stderr what was instrumented." },
     Help { name: "-bf-disable", value: "", text: "Run the compiler alone: no pass, no runtime, no __BF__." },
 ];

@@ -143,6 +143,24 @@ impl Value {
         Self(unsafe { LLVMGetOperand(self.0, index) })
     }
 
+    /// The value that this address is a constant number of bytes behind, perhaps itself with 0.
+    pub(crate) fn base(self, module: Module) -> (Self, i64) {
+        let mut bytes = 0;
+        // SAFETY: as said above the impl; asked of pointers only.
+        (Self(unsafe { bf_shim_base(module.0, self.0, &raw mut bytes) }), bytes)
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        // SAFETY: as said above the impl.
+        unsafe { LLVMIsNull(self.0) != 0 }
+    }
+
+    /// Whether this instruction always goes on to the next one, and no other thread can tell when it does what it does.
+    pub(crate) fn is_private(self) -> bool {
+        // SAFETY: as said above the impl; asked of instructions only.
+        unsafe { bf_shim_is_private(self.0) }
+    }
+
     /// The integer a piece of metadata wraps.
     pub(super) fn operand_constant(self) -> Option<u64> {
         // SAFETY: as said above the impl; metadata that wraps a value has it as its only operand.
@@ -257,6 +275,11 @@ impl Value {
         unsafe { LLVMSetInitializer(self.0, value.0) }
     }
 
+    pub(crate) fn set_alignment(self, bytes: u32) {
+        // SAFETY: as said above the impl; asked of global variables only, with a power of two.
+        unsafe { LLVMSetAlignment(self.0, bytes) }
+    }
+
     pub(crate) fn set_constant(self) {
         // SAFETY: as said above the impl; asked of global variables only.
         unsafe { LLVMSetGlobalConstant(self.0, 1) }
@@ -323,5 +346,12 @@ impl Block {
     pub(crate) fn terminator(self) -> Value {
         // SAFETY: as said above the impl; every block of a verified function has one.
         Value(unsafe { LLVMGetBasicBlockTerminator(self.0) })
+    }
+
+    /// Whether control may go from its end to its start.
+    pub(crate) fn is_own_successor(self) -> bool {
+        let end = self.terminator().0;
+        // SAFETY: as said above the impl; the index is below the number of successors.
+        unsafe { (0..LLVMGetNumSuccessors(end)).any(|index| LLVMGetSuccessor(end, index) == self.0) }
     }
 }

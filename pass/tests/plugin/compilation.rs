@@ -158,6 +158,58 @@ fn code_for_other_targets_is_left_alone() {
     assert_eq!(instrumented(&module), ["set_x", "set_y"]);
 }
 
+/// Words and kinds of the segments of a module's text, in the order of the functions.
+fn segments(module: &str) -> Vec<(u32, bool)> {
+    let tables = module.lines().filter(|line| line.starts_with("@bf.segment"));
+    let read = |line: &str| {
+        let fields: Vec<_> = line.split_once("] } { ").unwrap().1.split(", ").collect();
+        (fields[2].strip_prefix("i32 ").unwrap().parse().unwrap(), fields[5] == "i32 1")
+    };
+    tables.map(read).collect()
+}
+
+#[test]
+fn loops_are_streams_if_their_course_is_known() {
+    let workshop = Workshop::new();
+    let body =
+        |text: &str| format!("void out(void);\nlong f(long *a, long *b, long n, long k) {{ {text} return 0; }}\n");
+    for (text, streams) in [
+        ("for (long i = 0; i < n; i++) a[i] += b[i * k];", 1),
+        ("for (long i = n; i > 0; i--) a[i] = b[k];", 1),
+        ("for (unsigned char i = 0; i < 200; i++) a[i] += 3;", 1),
+        ("while (a != b) *a++ += 2;", 1),
+        ("long s = 0; for (long i = 0; i < n; i++) for (long j = i; j < n; j++) s += a[j]; return s;", 1),
+        ("long s = 0; while (n--) s += a[b[n]]; return s;", 0),
+        ("for (long i = 0; a[i] != k; i++) b[i] = a[i] * 3;", 0),
+        ("for (long i = 0; i < n; i++) { a[i] += 1; out(); }", 0),
+        ("for (long i = 0; i < n; i++) __atomic_store_n(&a[i], i, __ATOMIC_RELEASE);", 0),
+        ("for (long i = 0; i < n; i++) *(volatile long *)&a[i] += 1;", 0),
+        ("for (long i = 0; i < n; i++) { a[i] += 1; __asm__ volatile(\"nop\"); }", 0),
+        ("while (a) { b[0] = n++; a = (long *)*a; }", 0),
+    ] {
+        let source = workshop.source("loop.c", &body(text));
+        let flags = ["-O2", "-fno-vectorize", "-fno-unroll-loops"];
+        let module = workshop.module(&source, &flags);
+        assert_eq!(segments(&module).iter().filter(|(_, stream)| *stream).count(), streams, "{text}\n{module}");
+        let mut clang = workshop.clang(&source);
+        let path = workshop.path("segments.ll");
+        succeed(clang.args(flags).args(["-S", "-emit-llvm", "-o"]).arg(&path).env("BF_PASS_OPTS", "-bf-no-streams"));
+        let all = segments(&fs::read_to_string(path).unwrap());
+        assert!(!all.is_empty() && all.iter().all(|(_, stream)| !stream), "{text}");
+    }
+}
+
+#[test]
+fn addresses_a_constant_apart_take_one_word() {
+    let workshop = Workshop::new();
+    let source = workshop.source(
+        "apart.c",
+        "void f(volatile int *p, volatile int *q, long i) { p[3] = 0; q[0] = 1; p[1] = 2; p[i + 1] = 3; p[i] = 4; }\n",
+    );
+    // The header, p, q and p + i.
+    assert_eq!(segments(&workshop.module(&source, &["-O1"])), [(4, false)]);
+}
+
 #[test]
 fn link_time_optimisation_keeps_what_was_recorded() {
     let workshop = Workshop::new();

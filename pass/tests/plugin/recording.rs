@@ -65,6 +65,8 @@ fixtures! {
     avx512: "avx512.c"
     threads: "threads.c"
     callees: "callees.c"
+    streams: "streams.c"
+    shared_words: "shared.c"
 }
 
 #[test]

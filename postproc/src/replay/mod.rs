@@ -10,6 +10,7 @@ mod print;
 
 pub use print::{Printed, print};
 
+pub use bf_collect::Sample;
 use bf_collect::{Batch, Bucket, Config, Limits, Session};
 use bf_profile::{EndReason, Machine, Meta, Process, Profile};
 use std::{
@@ -107,6 +108,8 @@ pub struct Options {
     pub max_set_bits: Option<u32>,
     /// `None`: that of the trace if it says, else the default.
     pub max_ways: Option<u32>,
+    /// Follow some lines only.
+    pub sample: Option<Sample>,
     /// `None`: found out.
     pub format: Option<Format>,
     /// Sizes in extended din.
@@ -218,7 +221,7 @@ impl Options {
         if !(1..=255).contains(&limits.max_ways) {
             return Err(ReplayError::Limit("1 to 255 ways can be kept"));
         }
-        Ok(Config { line_sizes, limits })
+        Ok(Config { line_sizes, limits, sample: self.sample, instructions: None })
     }
 }
 
@@ -271,7 +274,8 @@ impl Feeder {
         meta.threads = snapshot.threads;
         meta.accesses = snapshot.accesses;
         meta.dropped = snapshot.dropped;
-        let process = Process { meta, machine, tags, lines: snapshot.lines, ..Process::default() };
+        let process =
+            Process { meta, machine, tags, lines: snapshot.lines, sampled: snapshot.sampled, ..Process::default() };
         Profile { processes: vec![process] }
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Damage, Error};
-use crate::model::{LineData, Process};
+use crate::model::{LineData, Process, SampledLines, StackData};
 use crate::section::{Kind, Section};
-use crate::wire::{Head, Part};
+use crate::wire::{Head, Part, Sampled, SampledHead};
 
 /// Processes as far as their sections have come.
 #[derive(Debug, Default)]
@@ -19,6 +19,9 @@ pub(super) struct Assembly {
 pub(super) struct Parts {
     pub(super) head: Option<Head>,
     pub(super) lines: Vec<LineData>,
+    pub(super) sampled: Vec<SampledLines>,
+    /// Group and way of sampling of the last section of sampled line data.
+    last: Option<(bool, u32)>,
 }
 
 impl Assembly {
@@ -44,6 +47,18 @@ impl Assembly {
                 data.validate().map_err(|problem| Error::Inconsistent { place, problem })?;
                 self.parts.entry(header.process).or_default().add_lines(data).map_err(corrupt)?;
             }
+            Some(Kind::Sampled) => {
+                let data = Sampled::decode_any(header.version, raw).map_err(corrupt)?;
+                if data.head.line_bytes != header.part {
+                    return Err(corrupt(Damage::Structure("header and contents name two line sizes")));
+                }
+                let place = header.place(section.number);
+                data.lines.validate().map_err(|problem| Error::Inconsistent { place, problem })?;
+                let parts = self.parts.entry(header.process).or_default();
+                parts.add_sampled(data).map_err(corrupt)?;
+                let groups = parts.sampled.last().map_or(Ok(()), SampledLines::validate_groups);
+                groups.map_err(|problem| Error::Inconsistent { place, problem })?;
+            }
             _ => {}
         }
         Ok(())
@@ -58,12 +73,7 @@ impl Parts {
                 if (last.max_set_bits, last.max_ways) != (data.max_set_bits, data.max_ways) {
                     return Err(Damage::Structure("its limits differ from those of the same line size before"));
                 }
-                let key = |stacks: &[crate::model::StackData]| stacks.last().map(|s| (s.owner, s.tag));
-                let next = data.stacks.first().map(|s| (s.owner, s.tag));
-                if next.is_some() && next <= key(&last.stacks) {
-                    return Err(Damage::Structure("its stacks do not follow those before"));
-                }
-                last.stacks.extend(data.stacks);
+                add_stacks(last, data.stacks)?;
             }
             Some(last) if last.line_bytes > data.line_bytes => {
                 return Err(Damage::Structure("line sizes are not ascending"));
@@ -73,9 +83,48 @@ impl Parts {
         Ok(())
     }
 
+    /// Appends a group of sampled line data, or more stacks of the last one. Where a group before it is lost, it takes
+    /// that one's place: groups are all alike.
+    fn add_sampled(&mut self, Sampled { head, group, full, lines }: Sampled) -> Result<(), Damage> {
+        let SampledHead { line_bytes, max_set_bits, max_ways, sampling, references } = head;
+        let sizes = self.sampled.last().map(|last| last.line_bytes);
+        if sizes.is_none_or(|last| last < line_bytes) {
+            let (sets, full) = (Vec::new(), Vec::new());
+            self.sampled.push(SampledLines { line_bytes, max_set_bits, max_ways, sampling, references, sets, full });
+            self.last = None;
+        } else if sizes.is_some_and(|last| last > line_bytes) {
+            return Err(Damage::Structure("line sizes are not ascending"));
+        }
+        let Some(data) = self.sampled.last_mut() else { return Ok(()) };
+        if (data.max_set_bits, data.max_ways, data.sampling) != (max_set_bits, max_ways, sampling) {
+            return Err(Damage::Structure("its limits differ from those of the same line size before"));
+        }
+        let groups = if full { &mut data.full } else { &mut data.sets };
+        match groups.last_mut() {
+            Some(last) if self.last == Some((full, group)) => add_stacks(last, lines.stacks)?,
+            _ if self.last >= Some((full, group)) => {
+                return Err(Damage::Structure("its group does not follow those before"));
+            }
+            _ => groups.push(lines),
+        }
+        self.last = Some((full, group));
+        Ok(())
+    }
+
     /// The process that head and lines make.
     pub(super) fn into_process(self) -> Process {
         let Head { meta, machine, uninstrumented, log, tags } = self.head.unwrap_or_default();
-        Process { meta, machine, uninstrumented, log, tags, lines: self.lines }
+        Process { meta, machine, uninstrumented, log, tags, lines: self.lines, sampled: self.sampled }
     }
+}
+
+/// More stacks of the same line data.
+fn add_stacks(last: &mut LineData, stacks: Vec<StackData>) -> Result<(), Damage> {
+    let key = |stack: &StackData| (stack.owner, stack.tag);
+    let next = stacks.first().map(key);
+    if next.is_some() && next <= last.stacks.last().map(key) {
+        return Err(Damage::Structure("its stacks do not follow those before"));
+    }
+    last.stacks.extend(stacks);
+    Ok(())
 }

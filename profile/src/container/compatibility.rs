@@ -6,7 +6,7 @@ use super::write::header;
 use super::{read, salvage::salvage};
 use crate::error::{Damage, Error};
 use crate::model::{Process, Profile};
-use crate::samples::rich;
+use crate::samples::{rich, sampled};
 use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
 use crate::wire::{Head, HeadRef, Lines, Part, Stack, decode, encode};
 
@@ -28,13 +28,13 @@ impl Part for NextHead {
     }
 }
 
-/// What a bf of format 1.1 would write: heads of version 2, line data of version 3 with a list that runs parallel to the
+/// What a bf of format 1.2 would write: heads of version 2, line data of version 3 with a list that runs parallel to the
 /// stacks, and a section of a kind that does not exist yet after each process.
 fn next_minor(profile: &Profile) -> Vec<u8> {
-    let format = Format { minor: 1, ..Format::PROFILE };
+    let format = Format { minor: 2, ..Format::PROFILE };
     let mut sections = SectionWriter::new(Vec::new(), &format, 1).unwrap();
     for (process, index) in profile.processes.iter().zip(0..) {
-        let Process { meta, machine, uninstrumented, log, tags, lines } = process;
+        let Process { meta, machine, uninstrumented, log, tags, lines, .. } = process;
         let mut raw = Vec::new();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         encode(&("podman", vec![7_u32; uninstrumented.len()]), &mut raw);
@@ -64,6 +64,29 @@ fn old_reader_new_data() {
     let bytes = next_minor(&rich());
     assert_eq!(read(&*bytes).unwrap(), rich());
     assert_eq!(salvage(&bytes).unwrap(), (rich(), vec![]));
+}
+
+/// A bf of format 1.0 knows no sampled line data: it must find no counts at all, and not take a part for the whole.
+#[test]
+fn old_reader_sampled_data() {
+    let bytes = bytes(&sampled());
+    let mut sections = SectionReader::new(&*bytes, &Format::PROFILE).unwrap();
+    let mut unknown = SectionWriter::new(Vec::new(), &Format::PROFILE, 1).unwrap();
+    let mut renamed = 0;
+    loop {
+        let section = sections.next().unwrap();
+        let kind = match Kind::of(section.header.kind) {
+            Some(Kind::End) => break,
+            Some(Kind::Sampled) => 900,
+            _ => section.header.kind,
+        };
+        renamed += u32::from(kind == 900);
+        let raw = sections.unpack(&section).unwrap();
+        unknown.section(Header { kind, ..section.header }, &raw).unwrap();
+    }
+    let mut without = sampled();
+    without.processes[0].sampled.clear();
+    assert_eq!((read(&*unknown.finish(1).unwrap()).unwrap(), renamed), (without, 6));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::tests::bytes;
 use super::write::header;
 use crate::error::{Damage, Error};
 use crate::model::{Profile, StackData};
-use crate::samples::{rich, tiny};
+use crate::samples::{rich, sampled, tiny};
 use crate::section::{Format, Header, Kind, MAX_RAW, SECTION_HEADER, SectionReader, SectionWriter};
 use crate::trace;
 
@@ -66,6 +66,36 @@ fn every_truncation_is_named() {
         let (_, lost) = salvaged(&original[..len]).unwrap();
         assert!(!lost.is_empty(), "cut to {len} bytes unnoticed");
     }
+}
+
+#[test]
+fn a_lost_group_leaves_the_others() {
+    let original = bytes(&sampled());
+    let place = original.len() - 40 - sections(&original).last().unwrap().0.stored as usize - 1;
+    let mut changed = original;
+    changed[place] ^= 1;
+    let (profile, lost) = salvaged(&changed).unwrap();
+    let groups: Vec<_> = profile.processes[0].sampled.iter().map(|data| (data.sets.len(), data.full.len())).collect();
+    assert_eq!((groups, lost.len()), (vec![(0, 2), (2, 1)], 1), "{lost:?}");
+}
+
+#[test]
+fn groups_that_do_not_belong_together_are_refused() {
+    let parts = sections(&bytes(&sampled()));
+    let without = |left_out: usize| {
+        let kept: Vec<_> =
+            parts.iter().enumerate().filter(|&(i, _)| i != left_out).map(|(_, part)| part.clone()).collect();
+        read(&*file(&kept, 1))
+    };
+    assert_eq!(without(parts.len()).unwrap(), sampled());
+    let mut swapped = parts.clone();
+    swapped.swap(5, 6);
+    let error = read(&*file(&swapped, 1)).unwrap_err().to_string();
+    assert!(error.ends_with("its group does not follow those before"), "{error}");
+    let mut limits = sampled();
+    limits.processes[0].sampled[1].sets[0].max_ways = 99;
+    let error = read(&*bytes(&limits)).unwrap_err().to_string();
+    assert!(error.ends_with("the limits of a group are not those of its part"), "{error}");
 }
 
 #[test]

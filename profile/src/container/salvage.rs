@@ -20,6 +20,9 @@ pub fn salvage_file(path: impl AsRef<Path>) -> Result<(Profile, Vec<String>), Er
     salvage(&fs::read(path)?)
 }
 
+/// More tags than a run can give names to.
+const MOST_TAGS: u32 = 1 << 16;
+
 pub(super) fn salvage(bytes: &[u8]) -> Result<(Profile, Vec<String>), Error> {
     let mut lost = Vec::new();
     match Format::PROFILE.check(bytes) {
@@ -130,7 +133,18 @@ fn end(mark: &Section, scan: &Scan<'_>, assembly: &Assembly, lost: &mut Vec<Stri
 
 /// The process that the parts make; what its head would have said is made up.
 fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
-    let tags = parts.lines.iter().flat_map(|l| &l.stacks).map(|stack| stack.tag + 1).max().unwrap_or(0);
+    let groups = parts.sampled.iter_mut().flat_map(|data| data.sets.iter_mut().chain(&mut data.full));
+    for data in parts.lines.iter_mut().chain(groups) {
+        let before = data.stacks.len();
+        data.stacks.retain(|stack| stack.tag < MOST_TAGS);
+        let wild = before - data.stacks.len();
+        if wild > 0 {
+            lost.push(format!("{wild} stacks of process {index} have tags that no run can have"));
+        }
+    }
+    let groups = parts.sampled.iter().flat_map(|data| data.sets.iter().chain(&data.full));
+    let stacks = parts.lines.iter().chain(groups).flat_map(|data| &data.stacks);
+    let tags = stacks.map(|stack| stack.tag + 1).max().unwrap_or(0);
     if parts.head.is_none() {
         lost.push(format!("the head of process {index} is lost: its name, machine, log and tag names are unknown"));
         let mut head = Head::default();

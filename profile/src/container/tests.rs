@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::Error;
 use crate::model::Profile;
-use crate::samples::{any_profile, rich, tiny};
+use crate::samples::{any_profile, rich, sampled, tiny};
 use crate::section::{Format, Kind, SectionReader};
 
 /// The bytes of a profile.
@@ -30,11 +30,12 @@ fn names(directory: &std::path::Path) -> Vec<String> {
 fn samples_are_sound() {
     tiny().validate().unwrap();
     rich().validate().unwrap();
+    sampled().validate().unwrap();
 }
 
 #[test]
 fn reads_what_it_wrote() {
-    for profile in [Profile::default(), tiny(), rich()] {
+    for profile in [Profile::default(), tiny(), rich(), sampled()] {
         assert_eq!(read(&*bytes(&profile)).unwrap(), profile);
     }
 }
@@ -66,6 +67,14 @@ fn many_stacks_are_spread_over_sections() {
     }
     assert!(parts > 6, "{parts} sections for 3 line sizes");
     assert_eq!(read(&*bytes).unwrap(), rich());
+}
+
+#[test]
+fn many_sampled_stacks_are_spread_over_sections() {
+    let mut bytes = Vec::new();
+    write::write_split(&sampled(), &mut bytes, 300).unwrap();
+    assert_eq!(read(&*bytes).unwrap(), sampled());
+    assert_eq!(salvage::salvage(&bytes).unwrap(), (sampled(), vec![]));
 }
 
 #[test]

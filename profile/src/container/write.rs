@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use crate::error::Error;
-use crate::model::{LineData, Process, Profile};
+use crate::model::{LineData, Process, Profile, SampledLines};
 use crate::section::{Format, Header, Kind, SectionWriter};
-use crate::wire::{HeadRef, Lines, Stack, encode, version_of};
+use crate::wire::{HeadRef, Lines, SampledHead, Stack, encode, version_of};
 
 /// Line data beyond this many bytes is spread over several sections: it bounds what a writer buffers, which may be a
 /// runtime inside somebody's process, and keeps every section far below what a reader accepts.
@@ -28,12 +28,15 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
     let mut sections = SectionWriter::new(to, &Format::PROFILE, LEVEL)?;
     let mut raw = Vec::new();
     for (process, index) in profile.processes.iter().zip(0..) {
-        let Process { meta, machine, uninstrumented, log, tags, lines } = process;
+        let Process { meta, machine, uninstrumented, log, tags, lines, sampled } = process;
         raw.clear();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         sections.section(header(Kind::Head, index, 0), &raw)?;
         for data in lines {
-            write_lines(&mut sections, index, data, split)?;
+            write_lines(&mut sections, header(Kind::Lines, index, data.line_bytes), &[], data, split)?;
+        }
+        for data in sampled {
+            write_sampled(&mut sections, header(Kind::Sampled, index, data.line_bytes), data, split)?;
         }
     }
     sections.finish(profile.processes.len() as u32)?;
@@ -44,29 +47,49 @@ pub(super) fn header(kind: Kind, process: u32, part: u32) -> Header {
     Header { kind: kind as u16, version: version_of(kind), process, part, ..Header::default() }
 }
 
-/// Writes line data, in parts that exceed `split` by less than one stack; at least one part, even without stacks.
+/// Writes line data, each section beginning with `front`, in parts that exceed `split` by less than one stack; at least
+/// one part, even without stacks.
 fn write_lines<W: Write>(
     sections: &mut SectionWriter<W>,
-    process: u32,
+    header: Header,
+    front: &[u8],
     data: &LineData,
     split: usize,
 ) -> Result<(), Error> {
     let &LineData { line_bytes, max_set_bits, max_ways, ref stacks } = data;
-    let header = header(Kind::Lines, process, line_bytes);
-    let (mut part, mut bytes, mut raw) = (Vec::new(), 0, Vec::new());
+    let (mut part, mut bytes, mut raw) = (Vec::new(), 0, front.to_vec());
     for (stack, left) in stacks.iter().zip((0..stacks.len()).rev()) {
         let sound = stack.histograms.validate_bins();
         sound.map_err(|problem| Error::Inconsistent { place: header.place(sections.count()), problem })?;
         part.push(Stack::new(stack));
         bytes += part.last().map_or(0, Stack::encoded_len);
         if bytes >= split && left > 0 {
-            raw.clear();
+            raw.truncate(front.len());
             encode(&Lines { line_bytes, max_set_bits, max_ways, stacks: std::mem::take(&mut part) }, &mut raw);
             sections.section(header, &raw)?;
             bytes = 0;
         }
     }
-    raw.clear();
+    raw.truncate(front.len());
     encode(&Lines { line_bytes, max_set_bits, max_ways, stacks: part }, &mut raw);
     sections.section(header, &raw)
+}
+
+/// Writes the groups of sampled line data, first those of whole sets, then those of lines at random.
+fn write_sampled<W: Write>(
+    sections: &mut SectionWriter<W>,
+    header: Header,
+    data: &SampledLines,
+    split: usize,
+) -> Result<(), Error> {
+    let &SampledLines { line_bytes, max_set_bits, max_ways, sampling, .. } = data;
+    let head = SampledHead { line_bytes, max_set_bits, max_ways, sampling, references: data.references.clone() };
+    for (full, groups) in [(false, &data.sets), (true, &data.full)] {
+        for (group, lines) in (0_u32..).zip(groups) {
+            let mut front = Vec::new();
+            encode(&(&head, group, full), &mut front);
+            write_lines(sections, header, &front, lines, split)?;
+        }
+    }
+    Ok(())
 }

@@ -28,7 +28,7 @@ fn compile(name: &str, to: &Path, options: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The compiled programs: `lives`, `chaos` and `library.so`.
+/// The compiled programs: `lives`, `chaos`, `busy` and `library.so`.
 pub fn programs() -> &'static Path {
     static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| {
@@ -39,6 +39,8 @@ pub fn programs() -> &'static Path {
         let shared = [&["-shared", "-fPIC", "-Wl,--no-as-needed"], &library[..]].concat();
         compile("lives.c", &directory.path().join("lives"), &[&["-Wl,--no-as-needed"], &library[..]].concat());
         compile("chaos.c", &directory.path().join("chaos"), &[&["-Wl,--no-as-needed"], &library[..]].concat());
+        let fixed = [&["-Wl,--no-as-needed", "-no-pie"], &library[..]].concat();
+        compile("busy.c", &directory.path().join("busy"), &fixed);
         compile("library.c", &directory.path().join("library.so"), &shared);
         directory
     });
@@ -91,6 +93,11 @@ pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Run {
 /// The same in a given directory.
 pub fn run_in(directory: TempDir, arguments: &[&str], variables: &[(&str, &str)]) -> Run {
     start(&programs().join("lives"), directory, arguments, variables)
+}
+
+/// Runs `busy` with these arguments and variables.
+pub fn run_busy(arguments: &[&str], variables: &[(&str, &str)]) -> Run {
+    start(&programs().join("busy"), TempDir::new().unwrap(), arguments, variables)
 }
 
 /// Runs another program than `lives`.

@@ -13,11 +13,17 @@ struct bf_module {
     uint32_t n_line_sizes, max_set_bits, max_ways, reserved[5];
 };
 
+struct bf_entry {
+    uint32_t what, word;
+    int32_t offset;
+};
+
 struct bf_segment {
     uint32_t id, n_entries, words, callee;
     struct bf_module *module;
-    uint32_t entries[8];
-};
+    uint32_t kind, reserved;
+    struct bf_entry entries[8];
+} __attribute__((aligned(32)));
 
 extern __thread struct { volatile uint64_t cursor, limit, reserved[6]; } bf_tls __attribute__((tls_model("initial-exec")));
 volatile uint64_t *bf_flush(uint64_t words);
@@ -40,7 +46,7 @@ void bf_register_module(struct bf_module *module);
 
 static struct bf_module bf_module = {
     .type_size = sizeof(struct bf_module),
-    .abi_version = 1,
+    .abi_version = 2,
     .name = __BASE_FILE__,
     .functions = "main\0defined\0",
     .callees = BF_CALLEES,
@@ -63,15 +69,16 @@ static inline volatile uint64_t *bf_reserve(struct bf_segment *segment)
     }
     bf_tls.cursor = next;
     volatile uint64_t *words = (volatile uint64_t *)at;
-    words[0] = (uint64_t)segment;
+    words[0] = (uint64_t)segment + (segment->words < 32 ? segment->words : 0);
     return words;
 }
 
-__attribute__((unused)) static struct bf_segment bf_load8 = {0, 1, 2, 0, &bf_module, {BF_LOAD(8)}};
-__attribute__((unused)) static struct bf_segment bf_store8 = {0, 1, 2, 0, &bf_module, {BF_STORE(8)}};
-__attribute__((unused)) static struct bf_segment bf_load_store8 = {0, 2, 3, 0, &bf_module, {BF_LOAD(8), BF_STORE(8)}};
-__attribute__((unused)) static struct bf_segment bf_call_callee = {0, 0, 1, 1, &bf_module, {0}};
-__attribute__((unused)) static struct bf_segment bf_call_defined = {0, 0, 1, 2, &bf_module, {0}};
+__attribute__((unused)) static struct bf_segment bf_load8 = {0, 1, 2, 0, &bf_module, 0, 0, {{BF_LOAD(8), 1, 0}}};
+__attribute__((unused)) static struct bf_segment bf_store8 = {0, 1, 2, 0, &bf_module, 0, 0, {{BF_STORE(8), 1, 0}}};
+__attribute__((unused)) static struct bf_segment bf_load_store8 = {
+    0, 2, 3, 0, &bf_module, 0, 0, {{BF_LOAD(8), 1, 0}, {BF_STORE(8), 2, 0}}};
+__attribute__((unused)) static struct bf_segment bf_call_callee = {0, 0, 1, 1, &bf_module, 0, 0, {{0}}};
+__attribute__((unused)) static struct bf_segment bf_call_defined = {0, 0, 1, 2, &bf_module, 0, 0, {{0}}};
 
 __attribute__((unused)) static void load(const volatile void *p) { bf_reserve(&bf_load8)[1] = (uint64_t)p; }
 __attribute__((unused)) static void store(const volatile void *p) { bf_reserve(&bf_store8)[1] = (uint64_t)p; }

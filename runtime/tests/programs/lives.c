@@ -133,9 +133,10 @@ static void storm(void (*handler)(int), long wanted)
     struct sigaction action = {.sa_handler = handler};
     struct itimerval fast = {{0, 50}, {0, 50}}, off = {{0, 0}, {0, 0}};
     sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &fast, NULL);
     long rounds = 0;
-    for (sigsetjmp(back, 1); handled < wanted;)
+    if (sigsetjmp(back, 1) == 0)
+        setitimer(ITIMER_REAL, &fast, NULL);
+    while (handled < wanted)
         loads(64), rounds++;
     setitimer(ITIMER_REAL, &off, NULL);
     signal(SIGALRM, SIG_IGN);
@@ -480,7 +481,7 @@ int main(int argc, char **argv)
     }
     MODE("ranges")
     {
-        static struct bf_segment segment = {0, 4, 9, 0, &bf_module, {BF_LOAD(16), BF_STORE_RANGE, BF_LOAD_RANGE, BF_COPY}};
+        static struct bf_segment segment = {0, 4, 9, 0, &bf_module, 0, 0, {{BF_LOAD(16), 1, 0}, {BF_STORE_RANGE, 2, 0}, {BF_LOAD_RANGE, 4, 0}, {BF_COPY, 6, 0}}};
         static char from[1 << 20] __attribute__((aligned(4096))), to[1 << 20] __attribute__((aligned(4096)));
         volatile uint64_t *words = bf_reserve(&segment);
         words[1] = 0; /* an inactive lane */
@@ -523,7 +524,7 @@ int main(int argc, char **argv)
     }
     MODE("wide-range")
     {
-        static struct bf_segment segment = {0, 1, 3, 0, &bf_module, {BF_LOAD_RANGE}};
+        static struct bf_segment segment = {0, 1, 3, 0, &bf_module, 0, 0, {{BF_LOAD_RANGE, 1, 0}}};
         for (int i = 0; i < 2; i++) {
             volatile uint64_t *words = bf_reserve(&segment);
             words[1] = 1ul << 40, words[2] = 256 << 20;

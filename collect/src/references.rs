@@ -1,0 +1,431 @@
+//! Accesses into references to lines: what repeats is found here, once per line size.
+//!
+//! Invariant: the chunks, their repeated pieces written out, are the references of the accesses one by one, in order.
+
+use crate::batch::{Access, Batch, Record};
+use crate::shape::{Shape, Step, What};
+use bf_stack::{Chunk, Part, Reference};
+
+/// References handed to an engine at a time, or a few more: bounds the scratch space whatever the length of a range.
+const CHUNK: usize = 4096;
+
+/// A piece that repeats becomes a part by itself once its repetitions would have this many references; an engine takes
+/// fewer of them sooner than a part.
+const FEW: usize = 8;
+
+/// Memory to work in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch {
+    references: Vec<Reference>,
+    parts: Vec<Part>,
+    stream: Vec<u64>,
+}
+
+impl Batch {
+    /// The references to lines of `1 << shift` bytes, in order, in chunks.
+    pub(crate) fn references(&self, shift: u32, scratch: &mut Scratch, feed: impl FnMut(Chunk<'_>)) {
+        let Scratch { references, parts, stream } = scratch;
+        references.clear();
+        parts.clear();
+        let mut writer =
+            Writer { shift, references, parts, divided: 0, piece: 0, times: 0, written: 0, of: None, feed };
+        for record in self.records() {
+            match record {
+                Record::Shaped { shape, words, whole: true, .. } if shape.plain && shape.stream => {
+                    stream.clear();
+                    stream.extend(words);
+                    writer.stream(shape, stream);
+                }
+                Record::Shaped { shape, index, words, whole: true } if shape.plain => writer.once(shape, index, words),
+                _ => {
+                    writer.end_piece();
+                    record.for_each(&mut |access| writer.single(access));
+                }
+            }
+        }
+        writer.hand_on();
+    }
+}
+
+/// Writes references, the last ones a piece that may repeat.
+struct Writer<'a, F> {
+    shift: u32,
+    references: &'a mut Vec<Reference>,
+    parts: &'a mut Vec<Part>,
+    /// How many of the references are in `parts`.
+    divided: usize,
+    /// Where the last piece begins, how often it occurs, and the shape it is of, none if it cannot grow.
+    piece: usize,
+    times: u32,
+    /// References of its repetitions that were written out.
+    written: usize,
+    of: Option<u64>,
+    feed: F,
+}
+
+impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
+    /// One access that is not part of a piece.
+    fn single(&mut self, access: Access) {
+        let last = (access.address + (access.size - 1)) >> self.shift;
+        for line in access.address >> self.shift..=last {
+            if self.references.len() >= CHUNK {
+                self.hand_on();
+            }
+            self.references.push(Reference::new(line, access.store));
+        }
+        self.piece = self.references.len();
+    }
+
+    /// The steps of a plain record that happen once.
+    #[inline]
+    fn once(&mut self, shape: &Shape, index: u64, words: &[u64]) {
+        if shape.steps.is_empty() {
+            return;
+        }
+        let begin = self.references.len();
+        self.lines(shape, words);
+        if self.of == Some(index) && self.references[self.piece..begin] == self.references[begin..] {
+            if self.written < FEW {
+                self.written += self.references.len() - begin;
+                self.piece = begin;
+                return;
+            }
+            self.references.truncate(begin);
+            self.times += 1;
+            if self.times == u32::MAX {
+                self.end_piece();
+            }
+            return;
+        }
+        self.begin_piece(begin);
+        (self.of, self.times, self.written) = (Some(index), 1, 0);
+    }
+
+    /// The iterations of a plain record that is a stream.
+    fn stream(&mut self, shape: &Shape, words: &mut [u64]) {
+        let mut left = shape.iterations(words);
+        if shape.steps.is_empty() {
+            return;
+        }
+        while left > 0 {
+            let begin = self.references.len();
+            self.lines(shape, words);
+            self.begin_piece(begin);
+            let times = self.same_lines(shape, words, left.min(u32::MAX.into()));
+            let len = self.references.len() - self.piece;
+            if (times as usize - 1).saturating_mul(len) < FEW {
+                (1..times).for_each(|_| self.references.extend_from_within(self.piece..self.piece + len));
+            } else {
+                self.times = times as u32;
+            }
+            shape.advance(words, times);
+            left -= times;
+        }
+        self.end_piece();
+    }
+
+    /// The last references are a new piece, from `begin` on.
+    #[inline]
+    fn begin_piece(&mut self, begin: usize) {
+        if self.times > 1 {
+            self.divide(begin);
+        }
+        self.piece = begin;
+        if begin >= CHUNK {
+            self.hand_on_up_to(begin);
+        }
+    }
+
+    /// Closes the last piece, which ends where nothing was written yet.
+    fn end_piece(&mut self) {
+        if self.times > 1 {
+            self.divide(self.references.len());
+        }
+        (self.piece, self.times, self.of) = (self.references.len(), 0, None);
+    }
+
+    /// The last piece ends at `end`.
+    fn divide(&mut self, end: usize) {
+        if self.piece > self.divided {
+            self.parts.push(Part { len: (self.piece - self.divided) as u32, times: 1 });
+        }
+        self.parts.push(Part { len: (end - self.piece) as u32, times: self.times });
+        (self.divided, self.times) = (end, 1);
+    }
+
+    /// Gives everything to the engine.
+    fn hand_on(&mut self) {
+        self.end_piece();
+        self.hand_on_up_to(self.references.len());
+    }
+
+    /// Gives what lies before `end`, closed, to the engine.
+    #[cold]
+    fn hand_on_up_to(&mut self, end: usize) {
+        if !self.parts.is_empty() && end > self.divided {
+            self.parts.push(Part { len: (end - self.divided) as u32, times: 1 });
+        }
+        if end > 0 {
+            (self.feed)(Chunk { references: &self.references[..end], parts: self.parts, ..Chunk::default() });
+        }
+        self.references.drain(..end);
+        self.parts.clear();
+        (self.divided, self.piece) = (0, 0);
+    }
+
+    /// References of every step at its present address.
+    #[inline]
+    fn lines(&mut self, shape: &Shape, words: &[u64]) {
+        let begin = self.references.len();
+        let mut crosses = 0;
+        self.references.extend(shape.steps.iter().map(|step| {
+            let (address, size, store) = at(step, words);
+            let line = address >> self.shift;
+            crosses |= line ^ (address.wrapping_add(size - 1) >> self.shift);
+            Reference::new(line, store)
+        }));
+        if crosses != 0 {
+            self.references.truncate(begin);
+            self.crossing(shape, words);
+        }
+    }
+
+    /// The same for steps of which some cross lines.
+    fn crossing(&mut self, shape: &Shape, words: &[u64]) {
+        for step in &shape.steps {
+            let (address, size, store) = at(step, words);
+            let last = address.saturating_add(size - 1) >> self.shift;
+            self.references.extend((address >> self.shift..=last).map(|line| Reference::new(line, store)));
+        }
+    }
+
+    /// For how many iterations of a stream, this one included, all steps stay on their lines; at most `most`.
+    #[inline]
+    fn same_lines(&self, shape: &Shape, words: &[u64], most: u64) -> u64 {
+        let within = (1 << self.shift) - 1;
+        let mut times = most;
+        for step in &shape.steps {
+            let stride = words[step.word as usize + 1] as i64;
+            let distance = stride.unsigned_abs();
+            if distance == 0 {
+                continue;
+            }
+            if distance > within {
+                return 1;
+            }
+            let (address, size, _) = at(step, words);
+            let (first, last) = (address & within, address.wrapping_add(size - 1) & within);
+            let room = if stride > 0 { within - first.max(last) } else { first.min(last) };
+            // Both are below 2^30: lines are no longer.
+            times = times.min(1 + u64::from(room as u32 / distance as u32));
+        }
+        times
+    }
+}
+
+/// Address, size and kind of a plain step.
+#[inline(always)]
+fn at(step: &Step, words: &[u64]) -> (u64, u64, bool) {
+    let address = words[step.word as usize].wrapping_add_signed(step.offset.into());
+    match step.what {
+        What::Load(size) => (address, size.into(), false),
+        What::Store(size) => (address, size.into(), true),
+        // No part of a plain shape.
+        What::LoadRange | What::StoreRange | What::Copy => (address, 1, false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Shapes;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    /// Shape n has the header n + 1.
+    struct Known(Vec<Arc<Shape>>);
+
+    impl Shapes for Known {
+        fn words(&self, header: u64) -> u32 {
+            self.0[header as usize - 1].words
+        }
+
+        fn number(&mut self, header: u64) -> u32 {
+            header as u32 - 1
+        }
+
+        fn shape(&mut self, number: u32) -> Arc<Shape> {
+            Arc::clone(&self.0[number as usize])
+        }
+    }
+
+    fn known(shapes: Vec<Option<Shape>>) -> Known {
+        Known(shapes.into_iter().map(|shape| Arc::new(shape.unwrap())).collect())
+    }
+
+    type Written = Vec<(u64, bool)>;
+
+    /// The references as they are handed on, and how many of them were written.
+    fn chunked(batch: &Batch, shift: u32) -> (Written, usize) {
+        let (mut all, mut written) = (Vec::new(), 0);
+        batch.references(shift, &mut Scratch::default(), |chunk| {
+            written += chunk.references.len();
+            let mut rest = chunk.references;
+            let whole = [Part { len: rest.len() as u32, times: 1 }];
+            for part in if chunk.parts.is_empty() { &whole[..] } else { chunk.parts } {
+                let (piece, after) = rest.split_at(part.len as usize);
+                for _ in 0..part.times {
+                    all.extend(piece.iter().map(|r| (r.line(), r.is_store())));
+                }
+                rest = after;
+            }
+            assert!(rest.is_empty(), "parts that leave some out");
+        });
+        (all, written)
+    }
+
+    /// The references by the definition, access by access.
+    fn flat(batch: &Batch, shift: u32) -> Written {
+        let mut all = Vec::new();
+        batch.for_each(|a| {
+            let last = (a.address + (a.size - 1)) >> shift;
+            all.extend((a.address >> shift..=last).map(|line| (line, a.store)));
+        });
+        all
+    }
+
+    fn recorded(shapes: &mut Known, words: &[u64]) -> Batch {
+        let mut batch = Batch::new();
+        assert_eq!(batch.append(words.iter().copied(), shapes, |_| panic!("more than a batch holds")), words.len());
+        batch
+    }
+
+    const fn load(word: u32, offset: i32, size: u32) -> Step {
+        Step { word, offset, what: What::Load(size) }
+    }
+
+    const fn store(word: u32, offset: i32, size: u32) -> Step {
+        Step { word, offset, what: What::Store(size) }
+    }
+
+    #[test]
+    fn a_record_on_the_lines_of_the_one_before_is_written_once() {
+        let mut known = known(vec![Shape::once(3, vec![load(1, 0, 8), store(2, 0, 8)])]);
+        let words: Vec<_> =
+            (0..101).flat_map(|i| [1, 0x1000 + i % 50, if i < 100 { 0x2000 } else { 0x2040 }]).collect();
+        let (all, written) = chunked(&recorded(&mut known, &words), 6);
+        let (a, b) = ((0x40, false), (0x80, true));
+        assert_eq!(all, [[a, b].repeat(100), vec![a, (0x81, true)]].concat());
+        // A few of them were written out before it was worth while.
+        assert_eq!(written, 2 + FEW + 2);
+    }
+
+    #[test]
+    fn offsets_are_looked_at_when_lines_are_compared() {
+        let mut known = known(vec![Shape::once(2, vec![load(1, 0, 8), load(1, 56, 8)])]);
+        let (all, written) = chunked(&recorded(&mut known, &[1, 0x1000, 1, 0x1001, 1, 0x1008]), 6);
+        assert_eq!(all.iter().map(|r| r.0).collect::<Vec<_>>(), [64, 64, 64, 64, 65, 64, 65]);
+        assert_eq!(written, 7);
+    }
+
+    #[test]
+    fn a_stream_is_written_once_a_line() {
+        let mut known = known(vec![Shape::stream(6, vec![load(2, 0, 8), store(4, 0, 8)])]);
+        let batch = recorded(&mut known, &[1, 1000, 0x10000, 8, 0x2_0ff8, -8_i64 as u64]);
+        assert_eq!(batch.accesses(), 2000);
+        let (all, written) = chunked(&batch, 6);
+        assert_eq!(all, flat(&batch, 6));
+        assert_eq!(written, 250);
+    }
+
+    #[test]
+    fn streams_that_do_not_move_or_never_happen() {
+        let mut known = known(vec![Shape::stream(4, vec![load(2, 0, 8)])]);
+        let batch = recorded(&mut known, &[1, 60_000, 0x1000, 0, 1, 0, 0x1000, 8, 1, 5, 0, 8]);
+        assert_eq!(batch.accesses(), 60_000);
+        assert_eq!(chunked(&batch, 6), (vec![(64, false); 60_000], 1));
+    }
+
+    #[test]
+    fn a_huge_stream_comes_in_parts() {
+        let mut known =
+            known(vec![Shape::stream(4, vec![load(2, 0, 8), load(2, 8, 8)]), Shape::once(2, vec![store(1, 0, 8)])]);
+        let words = [2, 64, 1, 1 << 20, 0x1_0000, 16, 2, 128, 1, 3, 0];
+        let (mut batch, mut lines, mut accesses) = (Batch::new(), Vec::new(), 0);
+        let mut take = |part: &mut Batch| {
+            assert!(part.accesses() <= Batch::MOST);
+            accesses += part.accesses();
+            lines.extend(chunked(part, 6).0);
+            *part = Batch::new();
+        };
+        // The last record lacks a word.
+        assert_eq!(batch.append(words.into_iter(), &mut known, &mut take), 8);
+        take(&mut batch);
+        assert_eq!(accesses, 2 + (2 << 20));
+        let expected = (0..2 << 20).map(|i| ((0x1_0000 + 8 * i) >> 6, false));
+        assert!(lines.iter().copied().eq([(1, true)].into_iter().chain(expected).chain([(2, true)])));
+    }
+
+    #[test]
+    fn accesses_of_a_stream_are_multiplied_not_walked() {
+        let mut known = known(vec![Shape::stream(4, vec![load(2, 0, 8)])]);
+        let (mut batch, mut accesses) = (Batch::new(), 0);
+        batch.append([1, 1 << 36, 64, 8].into_iter(), &mut known, |part| accesses += part.accesses());
+        assert_eq!(accesses + batch.accesses(), 1 << 36);
+    }
+
+    fn steps(first: u32, words: u32, apart: u32) -> impl Strategy<Value = Vec<Step>> {
+        let size = prop_oneof![1_u32..100, Just(8), Just(64), Just(5000)];
+        let step = (0..words, prop_oneof![Just(0), -80..80_i32], size, any::<bool>());
+        let make = move |(word, offset, size, is_store)| {
+            let step = if is_store { store } else { load };
+            step(first + word * apart, offset, size)
+        };
+        proptest::collection::vec(step.prop_map(make), 0..5)
+    }
+
+    /// Addresses that often share lines, and rarely are none or the last there are.
+    fn address() -> impl Strategy<Value = u64> {
+        prop_oneof![8 => 0x1_0000..0x1_0100_u64, 2 => 0x1_0000..0x2_0000_u64, 1 => Just(0), 1 => Just(u64::MAX - 70)]
+    }
+
+    fn stride() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            Just(8),
+            Just(-8_i64 as u64),
+            Just(0),
+            Just(32),
+            Just(64),
+            Just(1 << 62),
+            (-300..300_i64).prop_map(|s| s as u64)
+        ]
+    }
+
+    /// A record's header and words.
+    fn record(stream: bool) -> BoxedStrategy<Vec<u64>> {
+        if stream {
+            (0..200_u64, address(), stride(), address(), stride())
+                .prop_map(|(count, a, s, b, t)| vec![2, count, a, s, b, t])
+                .boxed()
+        } else {
+            (address(), address()).prop_map(|(a, b)| vec![1, a, b]).boxed()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_say_what_the_accesses_say(
+            once in steps(1, 2, 1),
+            stream in steps(2, 2, 2),
+            records in proptest::collection::vec(any::<bool>().prop_flat_map(record), 0..40),
+            shift in 3..10_u32,
+        ) {
+            let mut known = known(vec![Shape::once(3, once), Shape::stream(6, stream)]);
+            let batch = recorded(&mut known, &records.concat());
+            prop_assert_eq!(chunked(&batch, shift).0, flat(&batch, shift));
+            let mut accesses = 0;
+            batch.for_each(|_| accesses += 1);
+            prop_assert_eq!(batch.accesses(), accesses);
+        }
+    }
+}

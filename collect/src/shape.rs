@@ -1,0 +1,112 @@
+//! What is the same for every record of one place in a program.
+
+/// The form of a record: which words it has and which accesses they stand for. Word 0 is its header.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    pub(crate) steps: Vec<Step>,
+    /// The words that are steps' first, each once.
+    pub(crate) places: Vec<u32>,
+    pub(crate) words: u32,
+    pub(crate) stream: bool,
+    /// Only loads and stores, none of them long.
+    pub(crate) plain: bool,
+}
+
+/// One part of a shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Step {
+    /// The first of its words: an address, or 0 if it did not happen. In a stream the stride follows.
+    pub word: u32,
+    /// Added to the address of a load or store.
+    pub offset: i32,
+    /// What happens there.
+    pub what: What,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// Loads so many bytes.
+    Load(u32),
+    /// Stores so many bytes.
+    Store(u32),
+    /// Loads as many bytes as the second word says.
+    LoadRange,
+    /// Stores as many bytes as the second word says.
+    StoreRange,
+    /// Copies to the first word's address from the second's, as many bytes as the third says: see
+    /// [`Batch::copy`](crate::Batch::copy).
+    Copy,
+}
+
+impl Step {
+    const fn words(self, stream: bool) -> u32 {
+        match self.what {
+            What::Load(_) | What::Store(_) => 1 + stream as u32,
+            What::LoadRange | What::StoreRange => 2,
+            What::Copy => 3,
+        }
+    }
+}
+
+impl Shape {
+    /// Word of a stream that holds its number of iterations.
+    pub const COUNT: u32 = 1;
+    /// Longest access of a plain shape, bytes.
+    const LONG: u32 = 4096;
+
+    /// A record of `words` words, header included, whose steps happen once. `None` if a step has words outside.
+    #[must_use]
+    pub fn once(words: u32, steps: Vec<Step>) -> Option<Self> {
+        Self::new(words, steps, false)
+    }
+
+    /// A record of a loop: its steps happen in each iteration, at addresses that move on by their strides. `None` if a
+    /// step has words outside, or is no load or store.
+    #[must_use]
+    pub fn stream(words: u32, steps: Vec<Step>) -> Option<Self> {
+        let fits = |step: &Step| step.word > Self::COUNT && matches!(step.what, What::Load(_) | What::Store(_));
+        (words > Self::COUNT && steps.iter().all(fits)).then(|| Self::new(words, steps, true)).flatten()
+    }
+
+    /// A record of `words` words that stands for nothing.
+    #[must_use]
+    pub const fn empty(words: u32) -> Self {
+        Self { steps: Vec::new(), places: Vec::new(), words, stream: false, plain: true }
+    }
+
+    fn new(words: u32, steps: Vec<Step>, stream: bool) -> Option<Self> {
+        let inside = |step: &Step| step.word > 0 && words.checked_sub(step.word) >= Some(step.words(stream));
+        if words == 0 || !steps.iter().all(inside) {
+            return None;
+        }
+        let short =
+            |step: &Step| matches!(step.what, What::Load(size) | What::Store(size) if (1..=Self::LONG).contains(&size));
+        let plain = steps.iter().all(short);
+        let mut places: Vec<_> = steps.iter().map(|step| step.word).collect();
+        places.sort_unstable();
+        places.dedup();
+        Some(Self { steps, places, words, stream, plain })
+    }
+
+    /// How often the steps of a record happen.
+    pub(crate) fn iterations(&self, words: &[u64]) -> u64 {
+        if self.stream { words[Self::COUNT as usize] } else { 1 }
+    }
+
+    /// Whether some step of a record did not happen.
+    pub(crate) fn has_holes(&self, words: &[u64]) -> bool {
+        self.places.iter().any(|&place| words[place as usize] == 0)
+    }
+
+    /// Moves the addresses of a stream on by so many iterations.
+    pub(crate) fn advance(&self, words: &mut [u64], iterations: u64) {
+        for &place in self.places.iter().filter(|_| self.stream) {
+            let stride = words[place as usize + 1];
+            let address = &mut words[place as usize];
+            if *address != 0 {
+                *address = address.wrapping_add(stride.wrapping_mul(iterations));
+            }
+        }
+    }
+}

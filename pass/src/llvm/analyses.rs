@@ -1,0 +1,50 @@
+//! What the pass asks LLVM's analyses of a function. They hold as long as the function was only changed through here.
+
+use super::*;
+
+/// The analyses of a module's functions.
+#[derive(Clone, Copy)]
+pub(crate) struct Analyses(*mut c_void);
+
+/// How a loop of one block goes.
+pub(crate) struct Course {
+    /// The last instruction before the loop.
+    pub(crate) before: Value,
+    /// The number of iterations, at least 1.
+    pub(crate) iterations: Value,
+    /// For each address: where it is in the first iteration, and by how many bytes it moves.
+    pub(crate) places: Vec<(Value, Value)>,
+}
+
+// SAFETY (for every block below): as for `Module`; the function analysis manager is that of the module.
+impl Analyses {
+    /// # Safety
+    /// `manager` is the function analysis manager of the module that everything asked about is in.
+    pub(crate) const unsafe fn new(manager: *mut c_void) -> Self {
+        Self(manager)
+    }
+
+    /// How many bytes `to` lies behind `from`, if that is a constant. Both are addresses that one block uses.
+    pub(crate) fn distance(self, function: Value, from: Value, to: Value) -> Option<i64> {
+        let mut bytes = 0;
+        // SAFETY: as said above the impl.
+        unsafe { bf_shim_distance(self.0, function.0, from.0, to.0, &raw mut bytes) }.then_some(bytes)
+    }
+
+    /// The course of the loop that `block` is, if it is known before it starts, with all these addresses. Computes it
+    /// there.
+    pub(crate) fn course(self, block: Block, addresses: &[Value]) -> Option<Course> {
+        let mut firsts: Vec<_> = addresses.iter().map(|address| address.0).collect();
+        let mut strides = vec![ptr::null_mut(); firsts.len()];
+        let mut iterations = ptr::null_mut();
+        let n = firsts.len() as c_uint;
+        let (first, stride) = (firsts.as_mut_ptr(), strides.as_mut_ptr());
+        // SAFETY: as said above the impl; both arrays have room for `n`.
+        let before = unsafe { bf_shim_stream(self.0, block.0, n, first, stride, &raw mut iterations) };
+        if before.is_null() {
+            return None;
+        }
+        let places = firsts.into_iter().map(Value).zip(strides.into_iter().map(Value)).collect();
+        Some(Course { before: Value(before), iterations: Value(iterations), places })
+    }
+}

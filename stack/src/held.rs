@@ -1,0 +1,138 @@
+//! The lines of the two upper tiers, found by their numbers.
+//!
+//! Invariant: a line is here from when it comes into the newest tier until it leaves the recent one, in the same entry,
+//! wherever it moves between the two. Whatever hits in these tiers is done with here and touches no other state of the
+//! line; what happened to it is handed over when it leaves.
+
+use crate::Bucket;
+use crate::boxed;
+use crate::newest::NEWEST;
+use crate::recent::RECENT;
+
+/// How many lines there can be.
+const HELD: usize = NEWEST + RECENT;
+const HEADS: usize = 2048;
+const NONE: u16 = u16::MAX;
+
+/// Which line: its entry.
+pub(crate) type Entry = u16;
+
+/// What happened to a line while it was here: for its next write-back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since<const W: usize> {
+    /// Greatest `d_a` for a = 1 ..= W since its last store, or since it came.
+    pub(crate) greatest: [u8; W],
+    /// Greatest `d_0`.
+    pub(crate) full: u32,
+    /// The bucket of its last store; `None`: it was not stored since it came, so that more is to be known elsewhere.
+    pub(crate) stored: Option<Bucket>,
+}
+
+impl<const W: usize> Since<W> {
+    /// Just now it was stored, or it came.
+    pub(crate) const fn now(stored: Option<Bucket>) -> Self {
+        Self { greatest: [0; W], full: 0, stored }
+    }
+}
+
+/// The entries.
+#[derive(Clone, Debug)]
+pub(crate) struct Held<const W: usize> {
+    lines: [u64; HELD],
+    since: [Since<W>; HELD],
+    /// Slot of the newest tier, or of the recent one behind those.
+    slots: [u16; HELD],
+    /// The next entry with the same hash.
+    next: [Entry; HELD],
+    /// The first with each hash.
+    heads: Box<[Entry; HEADS]>,
+    len: usize,
+}
+
+impl<const W: usize> Held<W> {
+    pub(crate) fn new() -> Self {
+        Self {
+            lines: [0; HELD],
+            since: [Since::now(None); HELD],
+            slots: [0; HELD],
+            next: [NONE; HELD],
+            heads: boxed::array(NONE),
+            len: 0,
+        }
+    }
+
+    /// The entry of a line.
+    #[inline(always)]
+    pub(crate) fn find(&self, line: u64) -> Option<Entry> {
+        let mut entry = self.heads[hash(line)];
+        while let Some(&other) = self.lines.get(usize::from(entry)) {
+            if other == line {
+                return Some(entry);
+            }
+            entry = self.next[usize::from(entry)];
+        }
+        None
+    }
+
+    #[inline(always)]
+    pub(crate) fn line(&self, entry: Entry) -> u64 {
+        self.lines[usize::from(entry) % HELD]
+    }
+
+    #[inline(always)]
+    pub(crate) fn since(&mut self, entry: Entry) -> &mut Since<W> {
+        &mut self.since[usize::from(entry) % HELD]
+    }
+
+    /// What happened to a line that is here.
+    pub(crate) fn since_of(&self, entry: Entry) -> &Since<W> {
+        &self.since[usize::from(entry)]
+    }
+
+    /// The slot, counted through both tiers.
+    #[inline(always)]
+    pub(crate) fn slot(&self, entry: Entry) -> usize {
+        usize::from(self.slots[usize::from(entry) % HELD])
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_slot(&mut self, entry: Entry, slot: usize) {
+        self.slots[usize::from(entry) % HELD] = slot as u16;
+    }
+
+    /// A line comes in, where none has to go.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, line: u64, since: Since<W>) -> Entry {
+        let entry = self.len as Entry;
+        self.len += 1;
+        self.link(entry, line, since);
+        entry
+    }
+
+    /// A line comes in and has the entry of another, which goes; returns that one and what happened to it.
+    #[inline(always)]
+    pub(crate) fn replace(&mut self, entry: Entry, line: u64, since: Since<W>) -> (u64, Since<W>) {
+        let gone = (self.line(entry), *self.since(entry));
+        let after = self.next[usize::from(entry) % HELD];
+        let mut link = &mut self.heads[hash(gone.0)];
+        while *link != entry {
+            link = &mut self.next[usize::from(*link) % HELD];
+        }
+        *link = after;
+        self.link(entry, line, since);
+        gone
+    }
+
+    #[inline(always)]
+    fn link(&mut self, entry: Entry, line: u64, since: Since<W>) {
+        let at = usize::from(entry) % HELD;
+        self.lines[at] = line;
+        self.since[at] = since;
+        self.next[at] = std::mem::replace(&mut self.heads[hash(line)], entry);
+    }
+}
+
+#[inline(always)]
+fn hash(line: u64) -> usize {
+    (line ^ line >> 11) as usize % HEADS
+}

@@ -1,0 +1,131 @@
+//! The first tier: the 64 most recently referenced lines, in slots without order.
+//!
+//! Invariant: every line here is more recent than every line that is not. Most references hit here and touch nothing
+//! deeper. Their distances come from bit masks with one bit a slot: the slots referenced since, by their stamps, and the
+//! slots whose line agrees with the one referenced in its lowest bits.
+
+use crate::held::Entry;
+use crate::simd::{Index, Vector};
+
+/// How many lines the tier holds.
+pub(crate) const NEWEST: usize = 64;
+
+/// One byte for each slot.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct Stamps(pub(crate) [u8; NEWEST]);
+
+/// The slots.
+#[derive(Clone, Debug)]
+pub(crate) struct Newest<const W: usize> {
+    /// Greater is more recent; all different. Slots that are not in use have the least.
+    stamps: Stamps,
+    index: [Index<W>; 1],
+    entries: [Entry; NEWEST],
+    len: usize,
+    /// The next stamp.
+    tick: u8,
+    /// Slots, oldest first, as the stamps were last renumbered; those before `oldest` were referenced since.
+    by_age: [u8; NEWEST],
+    oldest: usize,
+}
+
+impl<const W: usize> Newest<W> {
+    pub(crate) fn new() -> Self {
+        Self {
+            stamps: Stamps(std::array::from_fn(|slot| slot as u8)),
+            index: [Index::EMPTY],
+            entries: [0; NEWEST],
+            len: 0,
+            tick: NEWEST as u8,
+            by_age: std::array::from_fn(|slot| slot as u8),
+            oldest: 0,
+        }
+    }
+
+    /// The slots used more recently than this one.
+    pub(crate) fn newer<V: Vector>(&self, slot: usize) -> u64 {
+        V::later(V::load(&self.stamps), self.stamps.0[slot])
+    }
+
+    /// The stamps, for [`Newest::touch`] and [`Newest::put`], which keep them up to date.
+    #[inline(always)]
+    pub(crate) fn stamps<V: Vector>(&self) -> V::Stamps {
+        V::load(&self.stamps)
+    }
+
+    /// As [`Newest::newer`], then makes the slot the most recent.
+    #[inline(always)]
+    pub(crate) fn touch<V: Vector>(&mut self, stamps: &mut V::Stamps, slot: usize) -> u64 {
+        let newer = V::later(*stamps, self.stamps.0[slot % NEWEST]);
+        self.stamp::<V>(stamps, slot);
+        newer
+    }
+
+    #[inline(always)]
+    fn stamp<V: Vector>(&mut self, stamps: &mut V::Stamps, slot: usize) {
+        if self.tick == u8::MAX {
+            self.renumber();
+            *stamps = V::load(&self.stamps);
+        }
+        self.stamps.0[slot % NEWEST] = self.tick;
+        *stamps = V::with(*stamps, slot, self.tick);
+        self.tick += 1;
+    }
+
+    /// How many slots of `mask` are in the line's set, for a = 1, 2, …
+    #[inline(always)]
+    pub(crate) fn tally<V: Vector>(&self, mask: u64, line: u64) -> [u8; W] {
+        V::tally(&self.index, &[mask], line)
+    }
+
+    /// All slots in use.
+    #[inline(always)]
+    pub(crate) fn used(&self) -> u64 {
+        u64::MAX.checked_shr((NEWEST - self.len) as u32).unwrap_or(0)
+    }
+
+    /// Puts a line into a slot and makes it the most recent.
+    #[inline(always)]
+    pub(crate) fn put<V: Vector>(&mut self, stamps: &mut V::Stamps, slot: usize, line: u64, entry: Entry) {
+        let slot = slot % NEWEST;
+        self.entries[slot] = entry;
+        V::enter(&mut self.index[0], slot, line);
+        self.stamp::<V>(stamps, slot);
+    }
+
+    /// A slot for one more line, and the line that has to leave it.
+    #[inline(always)]
+    pub(crate) fn slot_for_new<V: Vector>(&mut self, stamps: &mut V::Stamps) -> (usize, Option<Entry>) {
+        if self.len < NEWEST {
+            self.len += 1;
+            return (self.len - 1, None);
+        }
+        loop {
+            if self.oldest == NEWEST {
+                self.renumber();
+                *stamps = V::load(&self.stamps);
+            }
+            let slot = usize::from(self.by_age[self.oldest % NEWEST]) % NEWEST;
+            self.oldest += 1;
+            if usize::from(self.stamps.0[slot]) < NEWEST {
+                return (slot, Some(self.entries[slot]));
+            }
+        }
+    }
+
+    /// Numbers the stamps 0 ..= 63 in the same order.
+    #[inline(never)]
+    fn renumber(&mut self) {
+        let mut slots = [NEWEST as u8; 256];
+        for (slot, &stamp) in (0..).zip(&self.stamps.0) {
+            slots[usize::from(stamp)] = slot;
+        }
+        for (rank, slot) in (0..).zip(slots.into_iter().filter(|&slot| usize::from(slot) < NEWEST)) {
+            self.stamps.0[usize::from(slot)] = rank;
+            self.by_age[usize::from(rank)] = slot;
+        }
+        self.tick = NEWEST as u8;
+        self.oldest = 0;
+    }
+}

@@ -1,0 +1,214 @@
+//! AVX-512: a vector holds all stamps of the newest tier, or a cache line of those of a set.
+
+use super::avx2::Avx2;
+use super::{Index, Vector, prefetch};
+use crate::Limits;
+use crate::newest::Stamps;
+use crate::older::Time;
+use crate::recent::{self, RECENT, WORDS};
+use crate::sets::{PART, Part};
+use core::arch::x86_64::*;
+
+pub(super) struct Avx512;
+
+// SAFETY, for every block here:
+// - only reached from `feed_avx512`, so the instructions are there;
+// - what is loaded or stored lies within the array that is borrowed, at the alignment its type has.
+impl Vector for Avx512 {
+    type Stamps = __m512i;
+
+    #[inline(always)]
+    fn load(stamps: &Stamps) -> __m512i {
+        // SAFETY: see above.
+        unsafe { _mm512_load_si512(stamps.0.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn later(stamps: __m512i, stamp: u8) -> u64 {
+        // SAFETY: see above.
+        unsafe { _mm512_cmpgt_epu8_mask(stamps, splat(stamp)) }
+    }
+
+    #[inline(always)]
+    fn with(stamps: __m512i, slot: usize, stamp: u8) -> __m512i {
+        // SAFETY: see above.
+        unsafe { select(&ONLY_BYTE[slot % 64], splat(stamp), stamps) }
+    }
+
+    #[inline(always)]
+    fn later_wide(stamps: &recent::Stamps, stamp: u16) -> [u64; WORDS] {
+        let mut later = [0; WORDS];
+        for (part, stamps) in stamps.0.as_chunks::<32>().0.iter().enumerate() {
+            // SAFETY: see above.
+            let bits = unsafe {
+                let stamps = _mm512_loadu_si512(stamps.as_ptr().cast());
+                _mm512_cmpgt_epu16_mask(stamps, _mm512_set1_epi16(stamp as i16))
+            };
+            later[part / 2] |= u64::from(bits) << (part % 2 * 32);
+        }
+        later
+    }
+
+    #[inline(always)]
+    fn stamp(stamps: &mut recent::Stamps, slot: usize, stamp: u16) {
+        let part = slot % RECENT / 32 * 32;
+        // SAFETY: see above.
+        unsafe {
+            let place = stamps.0.as_mut_ptr().add(part).cast();
+            let stamp = _mm512_set1_epi16(stamp as i16);
+            _mm512_store_si512(place, select(&ONLY_WORD[slot % 32], stamp, _mm512_load_si512(place)));
+        }
+    }
+
+    #[inline(always)]
+    fn enter<const W: usize>(index: &mut Index<W>, slot: usize, line: u64) {
+        for (at, digits) in index.digits[..W / 8].iter_mut().enumerate() {
+            // SAFETY: see above.
+            unsafe {
+                let place = digits.as_mut_ptr().cast();
+                let digit = splat((line >> (8 * at)) as u8);
+                _mm512_store_si512(place, select(&ONLY_BYTE[slot % 64], digit, _mm512_load_si512(place)));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn tally<const W: usize, const N: usize>(index: &[Index<W>; N], masks: &[u64; N], line: u64) -> [u8; W] {
+        let mut masks = *masks;
+        // SAFETY: see above.
+        unsafe {
+            let mut sums = [_mm_setzero_si128(); Limits::MOST_SET_BITS as usize / 8];
+            for (digit, sums) in sums[..W / 8].iter_mut().enumerate() {
+                let line = splat((line >> (8 * digit)) as u8);
+                let mut sum = _mm512_setzero_si512();
+                for (mask, index) in masks.iter_mut().zip(index) {
+                    let differ = _mm512_xor_si512(_mm512_load_si512(index.digits[digit].as_ptr().cast()), line);
+                    let less = _mm512_maskz_add_epi8(*mask, differ, _mm512_set1_epi8(-1));
+                    // For each slot one bit for each a: its line agrees in the lowest a bits.
+                    let agree = _mm512_andnot_si512(differ, less);
+                    // The same for each a: one bit for each slot of eight.
+                    let turned = _mm512_gf2p8affine_epi64_epi8::<0>(_mm512_set1_epi64(ONE_BIT_EACH), agree);
+                    sum = _mm512_add_epi8(sum, _mm512_popcnt_epi8(turned));
+                    *mask = _mm512_mask_testn_epi8_mask(*mask, differ, differ);
+                }
+                let sum = _mm256_adds_epu8(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum));
+                let sum = _mm_adds_epu8(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+                *sums = _mm_adds_epu8(sum, _mm_unpackhi_epi64(sum, sum));
+            }
+            let mut tally = [0; W];
+            _mm_storeu_si128(tally.as_mut_ptr().cast(), _mm_unpacklo_epi64(sums[0], sums[1]));
+            if W > 16 {
+                _mm_storel_epi64(tally.as_mut_ptr().add(16).cast(), sums[2]);
+            }
+            tally
+        }
+    }
+
+    #[inline(always)]
+    fn add<const W: usize>(sum: &mut [u8; W], more: &[u8; W]) {
+        Avx2::add(sum, more);
+    }
+
+    #[inline(always)]
+    fn raise<const W: usize>(greatest: &mut [u8; W], by_set: &[u8; W]) {
+        Avx2::raise(greatest, by_set);
+    }
+
+    #[inline(always)]
+    fn newer(part: &Part, last: Time) -> usize {
+        // SAFETY: see above.
+        unsafe {
+            let stamps = _mm512_loadu_si512(part.as_ptr().cast());
+            _mm512_cmpgt_epi32_mask(stamps, _mm512_set1_epi32(last)).count_ones() as usize
+        }
+    }
+
+    #[inline(always)]
+    fn remove(part: &mut Part, last: Time, next: Time) {
+        // SAFETY: see above.
+        unsafe {
+            let stamps = _mm512_loadu_si512(part.as_ptr().cast());
+            let newer = _mm512_cmpgt_epi32_mask(stamps, _mm512_set1_epi32(last)).count_ones() as usize;
+            let places = _mm512_load_si512(WITHOUT[newer % (PART + 1)].0.as_ptr().cast());
+            let next = _mm512_castsi128_si512(_mm_cvtsi32_si128(next));
+            _mm512_storeu_si512(part.as_mut_ptr().cast(), _mm512_permutex2var_epi32(stamps, places, next));
+        }
+    }
+
+    #[inline(always)]
+    fn insert(part: &mut Part, now: Time) {
+        // SAFETY: see above.
+        unsafe {
+            let stamps = _mm512_loadu_si512(part.as_ptr().cast());
+            let down = _mm512_alignr_epi32::<15>(stamps, _mm512_set1_epi32(now));
+            _mm512_storeu_si512(part.as_mut_ptr().cast(), down);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(what: &T) {
+        prefetch(what);
+    }
+}
+
+/// Vectors, all ones where something is to go. Masks in registers would do as well, but the compiler makes stores under
+/// such a mask of them, and loads have to wait for those.
+#[repr(align(64))]
+struct Aligned<T>(T);
+
+static ONLY_BYTE: [Aligned<[u8; 64]>; 64] = only::<1, 64>();
+static ONLY_WORD: [Aligned<[u8; 64]>; 32] = only::<2, 32>();
+
+const fn only<const SIZE: usize, const N: usize>() -> [Aligned<[u8; 64]>; N] {
+    let mut all = [const { Aligned([0; 64]) }; N];
+    let mut byte = 0;
+    while byte < 64 {
+        all[byte / SIZE].0[byte] = u8::MAX;
+        byte += 1;
+    }
+    all
+}
+
+/// For each place the places that are left without it, the first of a second vector at the end.
+static WITHOUT: [Aligned<[u32; PART]>; PART + 1] = {
+    let mut all = [const { Aligned([0; PART]) }; PART + 1];
+    let mut gone = 0;
+    while gone <= PART {
+        let mut place = 0;
+        while place < PART {
+            all[gone].0[place] = (place + (place >= gone) as usize) as u32;
+            place += 1;
+        }
+        gone += 1;
+    }
+    all
+};
+
+/// `new` where the mask is all ones, else `old`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn select(mask: &Aligned<[u8; 64]>, new: __m512i, old: __m512i) -> __m512i {
+    // SAFETY:
+    // - the mask is 64 bytes, aligned to 64.
+    let mask = unsafe { _mm512_load_si512(mask.0.as_ptr().cast()) };
+    _mm512_ternarylogic_epi64::<0xca>(mask, new, old)
+}
+
+/// 1 << i in byte i.
+const ONE_BIT_EACH: i64 = 0x8040_2010_0804_0201_u64 as i64;
+
+/// A byte in all places: from memory, because the one unit that could take it from a register has enough to do.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn splat(byte: u8) -> __m512i {
+    static FOUR_TIMES: [i32; 256] = {
+        let mut all = [0; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            all[byte] = i32::from_ne_bytes([byte as u8; 4]);
+            byte += 1;
+        }
+        all
+    };
+    _mm512_set1_epi32(FOUR_TIMES[usize::from(byte)])
+}

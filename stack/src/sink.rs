@@ -1,0 +1,101 @@
+//! Who caused it: outcomes of single references, with the place in the program each came from, handed on in batches.
+
+use crate::Limits;
+use crate::lines::Mix;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+/// What became of a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The place in the program, as the chunk said.
+    pub site: u32,
+    /// So many references in a row, one each time a repeated piece occurred, became the same.
+    pub times: u32,
+    /// Whether it was a store.
+    pub store: bool,
+    /// Whether the line was never referenced before; then there are no distances.
+    pub cold: bool,
+    /// `d_0`.
+    pub full: u32,
+    /// `d_a` for a = 1, 2, … at index a - 1, cut off at `max_ways` or beyond; 0 beyond `max_set_bits`.
+    pub by_set: [u8; Limits::MOST_SET_BITS as usize],
+}
+
+impl Outcome {
+    #[inline(always)]
+    pub(crate) fn complete<const W: usize>(&mut self, cold: bool, full: u32, by_set: &[u8; W]) {
+        (self.cold, self.full) = (cold, full);
+        self.by_set[..W].copy_from_slice(by_set);
+    }
+
+    /// Whether it misses an LRU cache of `2^set_bits` sets of `ways`, within the limits of the stack.
+    #[must_use]
+    pub fn misses(&self, set_bits: u32, ways: u32) -> bool {
+        let distance = match set_bits {
+            0 => self.full,
+            _ => u32::from(self.by_set[set_bits as usize - 1]),
+        };
+        self.cold || distance >= ways
+    }
+}
+
+/// Takes outcomes, in program order.
+pub trait Sink {
+    /// The next ones.
+    fn take(&mut self, outcomes: &[Outcome]);
+}
+
+/// Counts references and misses of some caches by site.
+#[derive(Clone, Debug)]
+pub struct MissesBySite {
+    /// Set bits and ways.
+    shapes: Vec<(u32, u32)>,
+    /// Where the counts of each site begin.
+    rows: HashMap<u32, usize, BuildHasherDefault<Mix>>,
+    /// By loads and by stores: references, then misses of each shape.
+    counts: Vec<[u64; 2]>,
+}
+
+/// The counts of one site, by loads and by stores.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteMisses {
+    /// References.
+    pub references: [u64; 2],
+    /// Misses of each shape, in the order they were given.
+    pub misses: Vec<[u64; 2]>,
+}
+
+impl MissesBySite {
+    /// For caches of these set bits and ways.
+    #[must_use]
+    pub fn new(shapes: Vec<(u32, u32)>) -> Self {
+        Self { shapes, rows: HashMap::default(), counts: Vec::new() }
+    }
+
+    /// The counts of every site that was seen, in no particular order.
+    pub fn sites(&self) -> impl Iterator<Item = (u32, SiteMisses)> {
+        self.rows.iter().map(|(&site, &row)| {
+            let misses = self.counts[row + 1..=row + self.shapes.len()].to_vec();
+            (site, SiteMisses { references: self.counts[row], misses })
+        })
+    }
+}
+
+impl Sink for MissesBySite {
+    fn take(&mut self, outcomes: &[Outcome]) {
+        let len = 1 + self.shapes.len();
+        for outcome in outcomes {
+            let row = *self.rows.entry(outcome.site).or_insert_with(|| {
+                self.counts.resize(self.counts.len() + len, [0; 2]);
+                self.counts.len() - len
+            });
+            let (kind, times) = (usize::from(outcome.store), u64::from(outcome.times));
+            let [references, misses @ ..] = &mut self.counts[row..row + len] else { continue };
+            references[kind] += times;
+            for (misses, &(set_bits, ways)) in misses.iter_mut().zip(&self.shapes) {
+                misses[kind] += if outcome.misses(set_bits, ways) { times } else { 0 };
+            }
+        }
+    }
+}

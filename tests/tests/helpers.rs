@@ -1,0 +1,76 @@
+//! Helper threads and the memory limit, as a user meets them: the same answers, and a word where they end early.
+
+use bf_profile::{Meta, Owner};
+use bf_tests::program;
+use bf_tests::sandbox::{Sandbox, output, read, succeed, text, timeless};
+use std::process::Command;
+
+/// A program of loops over 6 MB; its threads work one after the other.
+const SOURCE: &str = r#"
+    #include <pthread.h>
+    #include <stdio.h>
+    enum { N = 1 << 18 };
+    static double a[N], b[N], c[N];
+    static unsigned index_of(unsigned i) { return i * 2654435761u % N; }
+    static void *work(void *unused) {
+        (void)unused;
+        for (unsigned i = 0; i < N; i++) a[i] = i, b[i] = N - i;
+        for (unsigned i = 0; i < N; i++) c[index_of(i)] += a[i] * b[index_of(i + 1)];
+        return NULL;
+    }
+    int main(void) {
+        pthread_t thread;
+        work(NULL);
+        if (pthread_create(&thread, NULL, work, NULL)) return 1;
+        pthread_join(thread, NULL);
+        work(NULL);
+        printf("%g\n", c[17]);
+    }
+"#;
+
+/// Runs the program, its address space laid out the same way each time.
+fn run(sandbox: &Sandbox, variables: [(&str, &str); 2]) {
+    let mut setarch = Command::new("setarch");
+    setarch.args(["-R", "./program"]).current_dir(sandbox.path()).env_clear().envs(variables);
+    assert_eq!(text(&succeed(&mut setarch).stderr), "");
+}
+
+fn compiled() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("program.c", SOURCE);
+    sandbox.bf_clang(["-O2", "-g", "-pthread", "program.c", "-o", "program"]);
+    sandbox
+}
+
+#[test]
+fn helpers_do_not_show_in_a_profile() {
+    let sandbox = compiled();
+    let profile = |threads| {
+        run(&sandbox, [("BF_THREADS", threads), ("BF_LINE_SIZE", "64,128")]);
+        timeless(sandbox.take_profile())
+    };
+    let alone = profile("0");
+    let [process] = alone.processes.as_slice() else { panic!("one process") };
+    let owners = [Owner::Slot(0), Owner::Slot(1), Owner::Global];
+    assert_eq!(process.lines[1].stacks.iter().map(|stack| stack.owner).collect::<Vec<_>>(), owners);
+    for threads in ["1", "2", "3"] {
+        assert!(profile(threads) == alone, "{threads} helpers");
+    }
+}
+
+#[test]
+fn bf_says_where_stacks_ended_for_want_of_memory() {
+    let sandbox = compiled();
+    run(&sandbox, [("BF_MAX_MEMORY", "24M"), ("BF_PROFILE", "short.bfp")]);
+    let profile = read(&sandbox.file("short.bfp"));
+    let Meta { accesses, dropped, pid, .. } = profile.processes[0].meta;
+    assert!(accesses > 0 && dropped > 0, "{accesses} and {dropped}");
+    let line = format!(
+        "program ({pid}): truncated: memory limit of 25165824 bytes (BF_MAX_MEMORY), after {accesses} of {} accesses",
+        accesses + dropped
+    );
+    for command in [&["report", "short.bfp"][..], &["query", "short.bfp", "--cache", "L1=32K:8"]] {
+        let said = output(sandbox.command(program("bf")).args(command));
+        assert!(said.status.success() && text(&said.stderr).contains(&line), "{}", text(&said.stderr));
+    }
+}
