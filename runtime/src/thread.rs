@@ -173,7 +173,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
     if process::off() {
         return None;
     }
-    if cursor.ends().load(Relaxed) >= MOST_ENDS {
+    if cursor.ends().load(Relaxed) >= MOST_ENDS && cursor.handlers().load(Relaxed) == 0 {
         log::remark("a thread ran on after its last destructor: that is not recorded".to_owned());
         return None;
     }
@@ -212,7 +212,9 @@ fn discard(cursor: Cursor) -> *mut u64 {
 /// A handler begins on the calling thread: it records at a level of its own.
 pub fn enter_handler(frame: Frame) -> Interrupted {
     let cursor = Cursor::mine();
-    let interrupted = Interrupted { position: cursor.position(), limit: cursor.limit() };
+    let registered = cursor.thread().load(Relaxed) != 0;
+    let interrupted = Interrupted { position: cursor.position(), limit: cursor.limit(), registered };
+    cursor.handlers().fetch_add(1, Relaxed);
     memory::run(|| enter_recorded(frame, cursor));
     interrupted
 }
@@ -222,6 +224,8 @@ pub fn enter_handler(frame: Frame) -> Interrupted {
 pub struct Interrupted {
     position: *mut u64,
     limit: *mut u64,
+    /// Whether the thread had a record.
+    registered: bool,
 }
 
 fn enter_recorded(frame: Frame, cursor: Cursor) {
@@ -238,19 +242,26 @@ fn enter_recorded(frame: Frame, cursor: Cursor) {
 /// The handler of `frame` returns: the level it suspended goes on.
 pub fn leave_handler(frame: Frame, interrupted: Interrupted) {
     let cursor = Cursor::mine();
-    memory::run(|| leave_recorded(frame, cursor));
+    memory::run(|| leave_recorded(frame, cursor, interrupted));
+    let handlers = cursor.handlers();
+    handlers.store(handlers.load(Relaxed).saturating_sub(1), Relaxed);
     if process::off() {
         cursor.set(interrupted.position, interrupted.limit);
     }
 }
 
-fn leave_recorded(frame: Frame, cursor: Cursor) {
+fn leave_recorded(frame: Frame, cursor: Cursor, interrupted: Interrupted) {
     if process::off() {
         return;
     }
     let (Some(thread), Some(recorder)) = (Thread::of(cursor), process::recorder()) else {
         return;
     };
+    if !interrupted.registered && cursor.ends().load(Relaxed) > 0 {
+        // The thread ended, and the handler had it register again: it may have come after the last destructor.
+        end_recorded(cursor);
+        return;
+    }
     // SAFETY:
     // - as in `flush`
     unsafe {
@@ -281,12 +292,17 @@ fn expect_end() {
     unsafe { libc::pthread_setspecific(KEY.load(Relaxed), ptr::dangling()) };
 }
 
-/// The calling thread ends. Destructors of others may still run instrumented code; then it registers again.
+/// The calling thread ends. Destructors of others may still run instrumented code; then it registers again. Called in every
+/// round of destructors, so that the last one is known.
 unsafe extern "C" fn end(_value: *mut c_void) {
     let _quiet = Quiet::enter();
     let cursor = Cursor::mine();
     memory::run(|| end_recorded(cursor));
-    cursor.ends().fetch_add(1, Relaxed);
+    // Those that jumped out of theirs will not come back.
+    cursor.handlers().store(0, Relaxed);
+    if cursor.ends().fetch_add(1, Relaxed) + 1 < MOST_ENDS {
+        expect_end();
+    }
 }
 
 fn end_recorded(cursor: Cursor) {

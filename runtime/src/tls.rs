@@ -18,6 +18,8 @@ mod word {
     pub const FRAME: usize = 2;
     /// 1 on a helper thread.
     pub const HELPER: usize = 3;
+    /// Handlers of the program that run.
+    pub const HANDLERS: usize = 4;
 }
 
 /// A thread's `bf_tls`. The thread writes cursor and limit at any time, others only read the cursor.
@@ -85,6 +87,11 @@ impl Cursor {
     /// Whether it is one.
     pub fn is_helper(&self) -> bool {
         self.reserved(word::HELPER).load(Ordering::Relaxed) != 0
+    }
+
+    /// How many handlers of the program run on the thread; more if some were left by a jump.
+    pub fn handlers(&self) -> &AtomicU64 {
+        self.reserved(word::HANDLERS)
     }
 
     /// How many times the thread's destructor ran.

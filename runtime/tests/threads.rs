@@ -39,6 +39,14 @@ fn destructors_of_keys_are_recorded() {
 }
 
 #[test]
+fn a_handler_may_run_after_the_last_destructor() {
+    // The memory of the thread, its thread-local data in it, is gone when the process ends.
+    let process = run(&["late-handler"], &[]).only();
+    assert_eq!(references(&process), [1 + 1 + 20, 1]);
+    assert_eq!(process.log, [""; 0]);
+}
+
+#[test]
 fn a_library_is_unloaded_and_loaded_again() {
     let library = common::programs().join("library.so");
     let process = run(&["dlopen", library.to_str().unwrap()], &[]).only();

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fenv.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -126,6 +127,15 @@ static void *keyed_thread(void *rounds)
     loads(1);
     pthread_setspecific(key, rounds);
     return NULL;
+}
+
+static void late_destructor(void *rounds)
+{
+    /* The last round comes after the runtime's destructor, like a signal between the destructors and the thread's end. */
+    if ((long)rounds > 1)
+        pthread_setspecific(key, (void *)((long)rounds - 1));
+    else
+        raise(SIGUSR1);
 }
 
 static void storm(void (*handler)(int), long wanted)
@@ -430,6 +440,20 @@ int main(int argc, char **argv)
         pthread_join(thread, NULL);
         pthread_create(&thread, NULL, keyed_thread, (void *)9);
         pthread_join(thread, NULL);
+    }
+    MODE("late-handler")
+    {
+        pthread_attr_t attributes;
+        long size = 1 << 20;
+        void *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        signal(SIGUSR1, count_handler);
+        pthread_key_create(&key, late_destructor);
+        pthread_attr_init(&attributes);
+        pthread_attr_setstack(&attributes, stack, size);
+        pthread_create(&thread, &attributes, keyed_thread, (void *)4);
+        pthread_join(thread, NULL);
+        mprotect(stack, size, PROT_NONE);
+        loads(20);
     }
     MODE("state")
     {
