@@ -2,6 +2,7 @@
 //! empty ones lie before it, because its edges follow. It makes files several times smaller and faster to read.
 
 use crate::bins::{bin_at, index_of};
+use crate::coherence::{ByPosition, Coherence};
 use crate::error::Damage;
 use crate::model::{Bin, FullHistograms, Histograms, SetHistograms};
 use crate::varint::{put, take};
@@ -20,6 +21,36 @@ pub(crate) fn pack(histograms: &Histograms, to: &mut Vec<u8>) {
             counts.iter().for_each(|&count| put(to, count));
         }
     }
+}
+
+/// Appends the counts of a slot: the six lists of one set, how many set counts follow, six lists for each. The bins must
+/// be sound.
+pub(crate) fn pack_coherence(coherence: &Coherence, max_set_bits: u32, to: &mut Vec<u8>) {
+    let all = coherence.all().map(|(_, counts)| counts);
+    all.iter().for_each(|counts| pack_bins(&counts.full, to));
+    put(to, max_set_bits.into());
+    for bits in 0..max_set_bits as usize {
+        for counts in all {
+            let counts = counts.sets.get(bits).map_or(&[][..], Vec::as_slice);
+            put(to, counts.len() as u64);
+            counts.iter().for_each(|&count| put(to, count));
+        }
+    }
+}
+
+/// What [`pack_coherence`] wrote, in the order of [`Coherence::all`]; all of `from` must be used up.
+pub(crate) fn unpack_coherence(mut from: &[u8]) -> Result<[ByPosition; 6], Damage> {
+    let from = &mut from;
+    let mut all: [ByPosition; 6] = Default::default();
+    for counts in &mut all {
+        counts.full = take_bins(from)?;
+    }
+    for _ in 0..take_len(from, 6)? {
+        for counts in &mut all {
+            counts.sets.push(take_counts(from)?);
+        }
+    }
+    if from.is_empty() { Ok(all) } else { Err(Damage::Trailing(from.len() as u64)) }
 }
 
 fn pack_bins(bins: &[Bin], to: &mut Vec<u8>) {

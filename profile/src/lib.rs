@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bins;
+mod coherence;
 pub mod container;
 mod counts;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod validate;
 mod varint;
 mod wire;
 
+pub use coherence::{ByPosition, Coherence, LineCoherence};
 pub use container::{read, read_file, salvage_file, write, write_file};
 pub use error::{Damage, Error, Place};
 pub use merge::{check_mergeable, merge};

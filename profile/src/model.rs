@@ -2,6 +2,8 @@
 
 use bincode::{Decode, Encode};
 
+use crate::coherence::LineCoherence;
+
 /// One or more processes; several after `bf merge`. Kept sorted by [`Process::key`], without duplicates, so that merging
 /// is a union of sets: associative and commutative.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -27,6 +29,10 @@ pub struct Process {
     pub lines: Vec<LineData>,
     /// The same of a sampled run; empty if all references were followed.
     pub sampled: Vec<SampledLines>,
+    /// What the private caches of its threads did to each other: one entry per line size, ascending. Empty if there was
+    /// one slot only, if the run was sampled, and in a profile of a format before 1.2, whose distances are those of each
+    /// thread alone.
+    pub coherence: Vec<LineCoherence>,
 }
 
 /// Who ran, where, how it ended.
@@ -265,6 +271,18 @@ pub struct SetHistograms {
     pub writebacks: Vec<u64>,
     /// `B_a`, end part, index 0 included; see [`FullHistograms::resident`].
     pub resident: Vec<u64>,
+}
+
+impl Histograms {
+    /// References that found their line invalidated, by loads and by stores: neither cold nor at any distance. They miss
+    /// in every cache.
+    #[must_use]
+    pub fn lost(&self) -> [u64; 2] {
+        let at_a_distance = |bins: &[Bin]| bins.iter().map(|bin| bin.count).sum::<u64>();
+        let [loads, stores] = [&self.full.loads, &self.full.stores].map(|bins| at_a_distance(bins));
+        let lost = |kind: usize, near: u64| self.references[kind].saturating_sub(self.cold[kind]).saturating_sub(near);
+        [lost(0, loads), lost(1, stores)]
+    }
 }
 
 impl Sampling {

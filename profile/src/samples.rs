@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use crate::bins::bin_of;
+use crate::coherence::{ByPosition, Coherence, LineCoherence};
 use crate::model::*;
 use crate::trace::{self, Access, Event};
 
@@ -55,6 +56,8 @@ pub(crate) fn rich() -> Profile {
             shared_by: 16,
         },
     ];
+    let mut small = lines(32, 3, 4, 2, 7);
+    let coherence = vec![coherence(&mut small, 13)];
     let first = Process {
         meta: Meta {
             version: "0.1.0".into(),
@@ -80,8 +83,9 @@ pub(crate) fn rich() -> Profile {
         ],
         log: vec!["unknown variable BF_LINESIZE".into(), "4 accesses dropped: thread killed".into()],
         tags: vec![String::new(), "solve".into()],
-        lines: vec![lines(32, 3, 4, 2, 7), lines(64, 2, 12, 1, 11)],
+        lines: vec![small, lines(64, 2, 12, 1, 11)],
         sampled: vec![],
+        coherence,
     };
     let mut second = tiny().processes.remove(0);
     second.meta.start_ns = first.meta.start_ns;
@@ -105,6 +109,27 @@ pub(crate) fn lines(line_bytes: u32, max_set_bits: u32, max_ways: u32, slots: u3
         StackData { owner, tag, histograms: histograms(max_set_bits, max_ways, &blocks) }
     });
     LineData { line_bytes, max_set_bits, max_ways, stacks: stacks.collect() }
+}
+
+/// Coherence of all slots under both tags, filled from `seed`; what is lost there is added to the references of `data`.
+pub(crate) fn coherence(data: &mut LineData, mut seed: u64) -> LineCoherence {
+    let &mut LineData { line_bytes, max_set_bits, max_ways, .. } = data;
+    let mut slots = Vec::new();
+    for StackData { owner, tag, histograms } in &mut data.stacks {
+        let Owner::Slot(slot) = *owner else { continue };
+        let mut pairs = || (0..6).map(|_| (next(&mut seed) >> 40, next(&mut seed) % 100 + 1)).collect::<Vec<_>>();
+        let at = |pairs: &[(u64, u64)]| {
+            let sets = (1..=max_set_bits).map(|bits| set_counts(pairs, bits, max_ways)).collect();
+            ByPosition { full: bins(pairs), sets }
+        };
+        let [lost, received, sent, dirty] = [(); 4].map(|()| pairs());
+        let remote = pairs();
+        let own: Vec<_> = remote.iter().map(|&(position, count)| (position + 9, count / 2 + 1)).collect();
+        histograms.references[0] += lost.iter().map(|(_, count)| count).sum::<u64>();
+        let [lost, received, sent, remote, own, dirty] = [lost, received, sent, remote, own, dirty].map(|all| at(&all));
+        slots.push(Coherence { slot, tag: *tag, lost, received, sent, remote, own, dirty });
+    }
+    LineCoherence { line_bytes, max_set_bits, max_ways, slots }
 }
 
 /// A process whose lines were sampled: one in 16 of 32-byte lines, which had too few sets for set sampling, and of
@@ -145,15 +170,7 @@ pub(crate) fn histograms(max_set_bits: u32, max_ways: u32, blocks: &[Vec<(u64, u
     let without_zero: Vec<_> = writebacks.iter().copied().filter(|&(value, _)| value > 0).collect();
     let total = |pairs: &[(u64, u64)]| pairs.iter().map(|&(_, count)| count).sum::<u64>();
     let sets = (1..=max_set_bits).map(|bits| {
-        let counts = |pairs: &[(u64, u64)]| {
-            let mut counts = Vec::new();
-            for &(value, count) in pairs {
-                let at = (value >> bits).min(max_ways.into()) as usize;
-                counts.resize(counts.len().max(at + 1), 0);
-                counts[at] += count;
-            }
-            counts
-        };
+        let counts = |pairs: &[(u64, u64)]| set_counts(pairs, bits, max_ways);
         let mut closed = counts(&without_zero);
         if let Some(zero) = closed.first_mut() {
             *zero = 0;
@@ -178,6 +195,17 @@ pub(crate) fn histograms(max_set_bits: u32, max_ways: u32, blocks: &[Vec<(u64, u
         },
         sets: sets.collect(),
     }
+}
+
+/// Counts with 2^`bits` sets of values that are known for one.
+fn set_counts(pairs: &[(u64, u64)], bits: u32, max_ways: u32) -> Vec<u64> {
+    let mut counts = Vec::new();
+    for &(value, count) in pairs {
+        let at = (value >> bits).min(max_ways.into()) as usize;
+        counts.resize(counts.len().max(at + 1), 0);
+        counts[at] += count;
+    }
+    counts
 }
 
 fn bins(pairs: &[(u64, u64)]) -> Vec<Bin> {
@@ -209,11 +237,20 @@ pub(crate) fn any_profile() -> impl Strategy<Value = Profile> {
     prop::collection::vec(process, 0..4).prop_map(|all| {
         let process = |(start_ns, elapsed_ns, executable, data, checkpoint): (_, _, _, Vec<_>, bool)| {
             let end = if checkpoint { EndReason::Checkpoint } else { EndReason::Exit };
-            let data = data.into_iter().enumerate();
+            let mut all = Vec::new();
+            let mut coherent = Vec::new();
+            for (i, (bits, ways, slots, seed)) in data.into_iter().enumerate() {
+                let mut data = lines(32 << i, bits, ways, slots, seed);
+                if slots > 1 {
+                    coherent.push(coherence(&mut data, seed));
+                }
+                all.push(data);
+            }
             Process {
                 meta: Meta { start_ns, elapsed_ns, executable, end, ..Meta::default() },
                 tags: vec![String::new(), "x".into()],
-                lines: data.map(|(i, (bits, ways, slots, seed))| lines(32 << i, bits, ways, slots, seed)).collect(),
+                lines: all,
+                coherence: coherent,
                 ..Process::default()
             }
         };

@@ -22,7 +22,7 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    pub(crate) const PROFILE: Self = Self { magic: *b"BFPROFIL", name: "profile", major: 1, minor: 1 };
+    pub(crate) const PROFILE: Self = Self { magic: *b"BFPROFIL", name: "profile", major: 1, minor: 2 };
     pub(crate) const TRACE: Self = Self { magic: *b"BFTRACE\0", name: "trace", major: 1, minor: 0 };
     pub(crate) const ALL: [Self; 2] = [Self::PROFILE, Self::TRACE];
 
@@ -67,6 +67,7 @@ pub(crate) enum Kind {
     Head = 1,
     Lines = 2,
     Sampled = 3,
+    Coherence = 4,
     TraceHead = 16,
     Records = 17,
 }
@@ -79,6 +80,7 @@ impl Kind {
             1 => Self::Head,
             2 => Self::Lines,
             3 => Self::Sampled,
+            4 => Self::Coherence,
             16 => Self::TraceHead,
             17 => Self::Records,
             _ => return None,

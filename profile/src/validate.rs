@@ -2,8 +2,10 @@
 //! a profile never meets a sum that does not add up.
 
 use crate::bins::bin_of;
+use crate::coherence::{Coherence, LineCoherence};
 use crate::model::{
-    Bin, FullHistograms, Histograms, LineData, Process, Profile, References, SampledLines, SetHistograms, StackData,
+    Bin, FullHistograms, Histograms, LineData, Owner, Process, Profile, References, SampledLines, SetHistograms,
+    StackData,
 };
 
 /// A rule that does not hold. The text says which, and where.
@@ -17,30 +19,34 @@ impl Invalid {
     }
 }
 
-type Check = Result<(), Invalid>;
+pub(crate) type Check = Result<(), Invalid>;
 
-fn ensure(holds: bool, text: impl FnOnce() -> String) -> Check {
+pub(crate) fn ensure(holds: bool, text: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(Invalid(text())) }
 }
 
 /// `inner`, with the place put before its text.
-fn within(place: impl FnOnce() -> String, inner: Check) -> Check {
+pub(crate) fn within(place: impl FnOnce() -> String, inner: Check) -> Check {
     inner.map_err(|Invalid(text)| Invalid(format!("{}: {text}", place())))
 }
 
 /// A sum that no wrapped counter can fake. Adding both halves by themselves is what the compiler turns into vector
 /// code; neither overflows with fewer than 2^32 counts.
-fn sum(counts: impl IntoIterator<Item = u64>) -> u128 {
+pub(crate) fn sum(counts: impl IntoIterator<Item = u64>) -> u128 {
     let halves = |(low, high), count| (low + (count & 0xffff_ffff), high + (count >> 32));
     let (low, high) = counts.into_iter().fold((0_u64, 0_u64), halves);
     u128::from(low) + (u128::from(high) << 32)
 }
 
-fn bin_sum(bins: &[Bin]) -> u128 {
+pub(crate) fn bin_sum(bins: &[Bin]) -> u128 {
     sum(bins.iter().map(|bin| bin.count))
 }
 
-fn equal(name: &str, found: u128, expected: u128) -> Check {
+fn at_most_all(name: &str, found: u128, most: u128) -> Check {
+    ensure(found <= most, || format!("{name} add up to {found} instead of at most {most}"))
+}
+
+pub(crate) fn equal(name: &str, found: u128, expected: u128) -> Check {
     ensure(found == expected, || format!("{name} add up to {found} instead of {expected}"))
 }
 
@@ -55,11 +61,14 @@ impl Profile {
         all.try_for_each(|(index, process)| within(|| format!("process {index}"), process.validate()))
     }
 
-    /// The part that concerns no histogram: a reader checks those section by section.
+    /// The part that concerns no histogram by itself: a reader checks those section by section.
     pub(crate) fn validate_structure(&self) -> Check {
         self.validate_order()?;
         let mut all = self.processes.iter().enumerate();
-        all.try_for_each(|(index, process)| within(|| format!("process {index}"), process.validate_structure()))
+        all.try_for_each(|(index, process)| {
+            let sound = process.validate_structure().and_then(|()| process.validate_coherence());
+            within(|| format!("process {index}"), sound)
+        })
     }
 
     fn validate_order(&self) -> Check {
@@ -69,7 +78,7 @@ impl Profile {
 }
 
 impl Process {
-    /// Checks the histograms of every line size, that line sizes ascend and that every tag has a name.
+    /// Checks the histograms and the coherence of every line size, that line sizes ascend and that every tag has a name.
     ///
     /// # Errors
     /// The first rule that does not hold.
@@ -78,7 +87,10 @@ impl Process {
         let mut all = self.lines.iter();
         all.try_for_each(|lines| within(|| format!("{}-byte lines", lines.line_bytes), lines.validate()))?;
         let mut all = self.sampled.iter();
-        all.try_for_each(|lines| within(|| format!("sampled {}-byte lines", lines.line_bytes), lines.validate()))
+        all.try_for_each(|lines| within(|| format!("sampled {}-byte lines", lines.line_bytes), lines.validate()))?;
+        let mut all = self.coherence.iter();
+        all.try_for_each(|data| within(|| format!("coherence of {}-byte lines", data.line_bytes), data.validate()))?;
+        self.validate_coherence()
     }
 
     fn validate_structure(&self) -> Check {
@@ -94,6 +106,32 @@ impl Process {
                 ensure(named, || format!("{}-byte lines: {owner:?}: tag {tag} has no name", lines.line_bytes))?;
             }
         }
+        let groups = self.sampled.iter().flat_map(|data| data.sets.iter().chain(&data.full));
+        for stack in groups.flat_map(|group| &group.stacks) {
+            let [loads, stores] = stack.histograms.lost();
+            ensure(loads + stores == 0, || "a sampled reference is neither cold nor at a distance".into())?;
+        }
+        Ok(())
+    }
+
+    /// Checks that each line size with coherence is one with line data, and that what was lost to invalidations there is
+    /// what is missing here.
+    fn validate_coherence(&self) -> Check {
+        let ascending = self.coherence.is_sorted_by(|a, b| a.line_bytes < b.line_bytes);
+        ensure(ascending, || "line sizes of the coherence are not ascending".into())?;
+        for data in &self.coherence {
+            let size = data.line_bytes;
+            let there = self.lines.iter().any(|lines| lines.line_bytes == size);
+            ensure(there, || format!("there is coherence of {size}-byte lines, but no line data"))?;
+            let wild = data.slots.iter().find(|slot| slot.tag as usize >= self.tags.len());
+            let tagged = wild.map_or(Ok(()), |slot| Err(Invalid(format!("tag {} has no name", slot.tag))));
+            within(|| format!("coherence of {size}-byte lines"), tagged)?;
+        }
+        for lines in &self.lines {
+            let size = lines.line_bytes;
+            let coherence = self.coherence.iter().find(|data| data.line_bytes == size);
+            within(|| format!("{size}-byte lines"), lines.validate_lost(coherence))?;
+        }
         Ok(())
     }
 }
@@ -105,9 +143,7 @@ impl LineData {
     /// The first rule that does not hold.
     pub fn validate(&self) -> Result<(), Invalid> {
         let Self { line_bytes, max_set_bits, max_ways, ref stacks } = *self;
-        ensure(line_bytes.is_power_of_two(), || format!("line size {line_bytes} is no power of two"))?;
-        ensure(max_set_bits < 64, || format!("2^{max_set_bits} sets are more than there are lines"))?;
-        ensure(max_ways > 0, || "no ways are kept".into())?;
+        validate_limits(line_bytes, max_set_bits, max_ways)?;
         let sorted = stacks.is_sorted_by(|a, b| (a.owner, a.tag) < (b.owner, b.tag));
         ensure(sorted, || "stacks are not sorted by owner and tag, or one is there twice".into())?;
         let mut all = stacks.iter();
@@ -115,6 +151,40 @@ impl LineData {
             within(|| format!("{owner:?}, tag {tag}"), histograms.validate(max_set_bits, max_ways))
         })
     }
+}
+
+impl LineData {
+    /// Checks that every reference is cold, at a distance, or lost to an invalidation that the coherence of this line size
+    /// counts. A salvaged profile may have lost that; then the slots of several threads are taken at their word.
+    pub(crate) fn validate_lost(&self, coherence: Option<&LineCoherence>) -> Check {
+        let alone = self.stacks.iter().all(|stack| stack.owner == Owner::Slot(0));
+        if let Some(data) = coherence {
+            let same = (data.max_set_bits, data.max_ways) == (self.max_set_bits, self.max_ways);
+            ensure(same, || "the limits are not those of the coherence".into())?;
+            for &Coherence { slot, tag, ref lost, .. } in &data.slots {
+                let stack = (Owner::Slot(slot), tag);
+                let there = self.stacks.binary_search_by_key(&stack, |stack| (stack.owner, stack.tag)).is_ok();
+                ensure(there || lost.total() == 0, || format!("slot {slot}, tag {tag}: lost references of no stack"))?;
+            }
+        }
+        self.stacks.iter().try_for_each(|StackData { owner, tag, histograms }| {
+            let found = sum(histograms.lost());
+            let lost = match (owner, coherence) {
+                (Owner::Slot(slot), Some(data)) => data.find(*slot, *tag).map_or(0, |slot| slot.lost.total()),
+                (Owner::Slot(_), None) if !alone => found,
+                _ => 0,
+            };
+            ensure(found == lost, || {
+                format!("{owner:?}, tag {tag}: {lost} references are lost and {found} neither cold nor at a distance")
+            })
+        })
+    }
+}
+
+pub(crate) fn validate_limits(line_bytes: u32, max_set_bits: u32, max_ways: u32) -> Check {
+    ensure(line_bytes.is_power_of_two(), || format!("line size {line_bytes} is no power of two"))?;
+    ensure(max_set_bits < 64, || format!("2^{max_set_bits} sets are more than there are lines"))?;
+    ensure(max_ways > 0, || "no ways are kept".into())
 }
 
 impl SampledLines {
@@ -163,8 +233,8 @@ impl SampledLines {
 
 impl Histograms {
     /// Checks the counts of one stack that keeps 2^0 ..= 2^`max_set_bits` sets and distances below `max_ways`: for every
-    /// set count, distances and cold references add up to all references, loads and stores apart; the end part of the
-    /// write-backs counts the same lines; bins lie where [`bin_of`] puts them, ascending, none empty; no vector is longer
+    /// set count, distances add up to the same, loads and stores apart, and with cold references to no more than all
+    /// references; the end part of the write-backs counts the same lines; bins lie where [`bin_of`] puts them, ascending, none empty; no vector is longer
     /// than the model allows.
     ///
     /// # Errors
@@ -195,8 +265,8 @@ impl Histograms {
         self.validate_bins()?;
         let FullHistograms { loads, stores, writebacks, .. } = &self.full;
         let [warm_loads, warm_stores] = self.warm();
-        equal("loads", bin_sum(loads), warm_loads)?;
-        equal("stores", bin_sum(stores), warm_stores)?;
+        at_most_all("loads", bin_sum(loads), warm_loads)?;
+        at_most_all("stores", bin_sum(stores), warm_stores)?;
         ensure(writebacks.first().is_none_or(|bin| bin.lo > 0), || "write-backs at value 0".into())
     }
 
@@ -206,10 +276,10 @@ impl Histograms {
         let longest = vectors.map(Vec::len).into_iter().max().unwrap_or(0);
         ensure(longest <= max_ways as usize + 1, || format!("{longest} counts for {max_ways} ways"))?;
         let total = |counts: &[u64]| sum(counts.iter().copied());
-        let [warm_loads, warm_stores] = self.warm();
-        equal("loads", total(loads), warm_loads)?;
-        equal("stores", total(stores), warm_stores)?;
-        equal("capacity", total(capacity), warm_loads + warm_stores)?;
+        let [near_loads, near_stores] = [&self.full.loads, &self.full.stores].map(|bins| bin_sum(bins));
+        equal("loads", total(loads), near_loads)?;
+        equal("stores", total(stores), near_stores)?;
+        equal("capacity", total(capacity), near_loads + near_stores)?;
         equal("resident", total(resident), bin_sum(&self.full.resident))?;
         ensure(writebacks.first().is_none_or(|&count| count == 0), || "write-backs at value 0".into())
     }
@@ -217,7 +287,7 @@ impl Histograms {
 
 /// Bins are most of a profile, so the usual case takes one pass without branches; only an unsound list is looked at again
 /// to say why.
-fn validate_bins(bins: &[Bin]) -> Check {
+pub(crate) fn validate_bins(bins: &[Bin]) -> Check {
     let sound = |(sound, end), bin: &Bin| {
         let placed = (bin.lo, bin.hi) == bin_of(bin.lo);
         (sound & (end <= bin.lo) & placed & (bin.count > 0), bin.hi)
@@ -270,7 +340,10 @@ mod tests {
     fn sums() {
         let stores = in_stack(|h| h.sets[2].stores[0] += 1);
         assert!(stores.starts_with("2^3 sets: stores add up to "), "{stores}");
-        assert!(in_stack(|h| h.references[0] += 1).starts_with("1 set: loads add up to "));
+        let missing = in_stack(|h| h.references[0] += 1);
+        assert!(missing.ends_with(" neither cold nor at a distance"), "{missing}");
+        let more = in_stack(|h| h.references[0] = h.cold[0]);
+        assert!(more.starts_with("1 set: loads add up to ") && more.ends_with(" instead of at most 0"), "{more}");
         assert!(in_stack(|h| h.sets[0].loads[4] -= 1).starts_with("2^1 sets: loads add up to "));
         assert!(in_stack(|h| h.sets[0].capacity[1] += 1).starts_with("2^1 sets: capacity add up to "));
         assert!(in_stack(|h| h.sets[1].resident[4] += 1).starts_with("2^2 sets: resident add up to "));
@@ -307,10 +380,45 @@ mod tests {
         assert_eq!(after(|data| data.max_set_bits = 9), "the limits of a group are not those of its part");
         assert!(after(|data| data.references[0].count[1] = 3).starts_with("Slot(0), tag 0: "));
         assert!(after(|data| data.references.swap(0, 1)).starts_with("references are not sorted"));
-        assert!(after(|data| data.full[1].stacks[0].histograms.cold[0] += 1).contains("Slot(0), tag 0: 1 set: loads"));
+        let mut lost = crate::samples::sampled();
+        lost.processes[0].sampled[1].full[1].stacks[0].histograms.cold[0] -= 1;
+        let lost = lost.validate().unwrap_err().to_string();
+        assert_eq!(lost, "process 0: a sampled reference is neither cold nor at a distance");
         let mut mixed = rich();
         mixed.processes[0].sampled = crate::samples::sampled().processes.remove(0).sampled;
         assert!(mixed.validate().unwrap_err().to_string().contains("some line sizes are sampled and others are not"));
+    }
+
+    #[test]
+    fn coherence() {
+        let after = |change: fn(&mut LineCoherence)| after(|p| change(&mut p.processes[0].coherence[0]));
+        let lines = "process 0: 32-byte lines: ";
+        assert!(
+            after(|data| drop(data.slots.pop())).starts_with(&format!("{lines}Slot(1), tag 1: 0 references are lost"))
+        );
+        assert_eq!(after(|data| data.max_ways += 1), format!("{lines}the limits are not those of the coherence"));
+        let of_none = format!("{lines}slot 9, tag 1: lost references of no stack");
+        assert_eq!(after(|data| data.slots[3].slot = 9), of_none);
+        let untagged = "process 0: coherence of 32-byte lines: tag 2 has no name";
+        assert_eq!(after(|data| data.slots[3].tag = 2), untagged);
+        assert_eq!(
+            after(|data| data.line_bytes = 16),
+            "process 0: there is coherence of 16-byte lines, but no line data"
+        );
+        let inside = |change: fn(&mut Coherence)| {
+            let mut profile = rich();
+            change(&mut profile.processes[0].coherence[0].slots[0]);
+            let text = profile.validate().unwrap_err().to_string();
+            text.strip_prefix("process 0: coherence of 32-byte lines: slot 0, tag 0: ").expect(&text).to_owned()
+        };
+        assert!(inside(|slot| slot.sent.sets[1][4] += 1).starts_with("2^2 sets: sent add up to "));
+        assert!(inside(|slot| slot.dirty.full[0].count += 1).starts_with("2^1 sets: dirty add up to "));
+        assert_eq!(inside(|slot| drop(slot.remote.sets.pop())), "remote: 2 set counts instead of 3");
+        assert_eq!(inside(|slot| slot.own.sets[0].push(1)), "own: 6 counts for 4 ways");
+        assert_eq!(inside(|slot| slot.received.full[0].hi += 1).split(": ").next(), Some("received"));
+        let more = "own: more hits than there were remote ones";
+        assert_eq!(inside(|slot| slot.own.full[0].count += 1 << 20), more);
+        assert_eq!(inside(|slot| slot.own.sets[2][4] += 1 << 20), more);
     }
 
     /// Vectors may be shorter than the model allows.

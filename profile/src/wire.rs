@@ -8,7 +8,8 @@
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 use bincode::{Decode, Encode};
 
-use crate::counts::{pack, unpack};
+use crate::coherence::{Coherence, LineCoherence};
+use crate::counts::{pack, pack_coherence, unpack, unpack_coherence};
 use crate::error::Damage;
 use crate::model::{Callee, Histograms, LineData, Machine, Meta, Owner, References, Sampling, StackData};
 use crate::section::{Kind, MAX_RAW};
@@ -159,12 +160,60 @@ impl Part for Sampled {
     }
 }
 
+/// The coherence of some slots of one line size. Many slots are spread over several sections.
+#[derive(Debug, Encode, Decode)]
+pub(crate) struct CoherentLines {
+    pub(crate) line_bytes: u32,
+    pub(crate) max_set_bits: u32,
+    pub(crate) max_ways: u32,
+    pub(crate) slots: Vec<CoherentSlot>,
+}
+
+/// One slot under one tag, its counts packed.
+#[derive(Debug, Encode, Decode)]
+pub(crate) struct CoherentSlot {
+    slot: u32,
+    tag: u32,
+    counts: Vec<u8>,
+}
+
+impl CoherentSlot {
+    /// The slot as it goes into a file. Its bins must be sound.
+    pub(crate) fn new(coherence: &Coherence, max_set_bits: u32) -> Self {
+        let mut counts = Vec::new();
+        pack_coherence(coherence, max_set_bits, &mut counts);
+        Self { slot: coherence.slot, tag: coherence.tag, counts }
+    }
+
+    /// Bytes it takes in a section.
+    pub(crate) fn encoded_len(&self) -> usize {
+        self.counts.len() + 16
+    }
+
+    fn into_model(self) -> Result<Coherence, Damage> {
+        let Self { slot, tag, counts } = self;
+        let [lost, received, sent, remote, own, dirty] = unpack_coherence(&counts)?;
+        Ok(Coherence { slot, tag, lost, received, sent, remote, own, dirty })
+    }
+}
+
+impl Part for LineCoherence {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        let (CoherentLines { line_bytes, max_set_bits, max_ways, slots }, used) = decode(bytes)?;
+        let slots = slots.into_iter().map(CoherentSlot::into_model).collect::<Result<_, _>>()?;
+        Ok((Self { line_bytes, max_set_bits, max_ways, slots }, used))
+    }
+}
+
 /// The version that a writer gives to sections of a kind.
 pub(crate) const fn version_of(kind: Kind) -> u16 {
     match kind {
         Kind::Head => Head::VERSION,
         Kind::Lines => LineData::VERSION,
         Kind::Sampled => Sampled::VERSION,
+        Kind::Coherence => LineCoherence::VERSION,
         Kind::TraceHead => <crate::trace::Header as Part>::VERSION,
         Kind::End | Kind::Records => 1,
     }

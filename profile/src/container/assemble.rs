@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::coherence::{Coherence, LineCoherence};
 use crate::error::{Damage, Error};
 use crate::model::{LineData, Process, SampledLines, StackData};
 use crate::section::{Kind, Section};
@@ -20,6 +21,7 @@ pub(super) struct Parts {
     pub(super) head: Option<Head>,
     pub(super) lines: Vec<LineData>,
     pub(super) sampled: Vec<SampledLines>,
+    pub(super) coherence: Vec<LineCoherence>,
     /// Group and way of sampling of the last section of sampled line data.
     last: Option<(bool, u32)>,
 }
@@ -58,6 +60,15 @@ impl Assembly {
                 parts.add_sampled(data).map_err(corrupt)?;
                 let groups = parts.sampled.last().map_or(Ok(()), SampledLines::validate_groups);
                 groups.map_err(|problem| Error::Inconsistent { place, problem })?;
+            }
+            Some(Kind::Coherence) => {
+                let data = LineCoherence::decode_any(header.version, raw).map_err(corrupt)?;
+                if data.line_bytes != header.part {
+                    return Err(corrupt(Damage::Structure("header and contents name two line sizes")));
+                }
+                let place = header.place(section.number);
+                data.validate().map_err(|problem| Error::Inconsistent { place, problem })?;
+                self.parts.entry(header.process).or_default().add_coherence(data).map_err(corrupt)?;
             }
             _ => {}
         }
@@ -111,10 +122,33 @@ impl Parts {
         Ok(())
     }
 
+    /// Appends the coherence of a line size, or of more slots of the last one.
+    fn add_coherence(&mut self, data: LineCoherence) -> Result<(), Damage> {
+        match self.coherence.last_mut() {
+            Some(last) if last.line_bytes == data.line_bytes => {
+                if (last.max_set_bits, last.max_ways) != (data.max_set_bits, data.max_ways) {
+                    return Err(Damage::Structure("its limits differ from those of the same line size before"));
+                }
+                let key = |slot: &Coherence| (slot.slot, slot.tag);
+                let next = data.slots.first().map(key);
+                if next.is_some() && next <= last.slots.last().map(key) {
+                    return Err(Damage::Structure("its slots do not follow those before"));
+                }
+                last.slots.extend(data.slots);
+            }
+            Some(last) if last.line_bytes > data.line_bytes => {
+                return Err(Damage::Structure("line sizes are not ascending"));
+            }
+            _ => self.coherence.push(data),
+        }
+        Ok(())
+    }
+
     /// The process that head and lines make.
-    pub(super) fn into_process(self) -> Process {
-        let Head { meta, machine, uninstrumented, log, tags } = self.head.unwrap_or_default();
-        Process { meta, machine, uninstrumented, log, tags, lines: self.lines, sampled: self.sampled }
+    pub(super) fn into_process(mut self) -> Process {
+        let Head { meta, machine, uninstrumented, log, tags } = self.head.take().unwrap_or_default();
+        let Self { lines, sampled, coherence, .. } = self;
+        Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence }
     }
 }
 

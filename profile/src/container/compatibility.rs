@@ -4,11 +4,12 @@
 use super::tests::bytes;
 use super::write::header;
 use super::{read, salvage::salvage};
+use crate::coherence::LineCoherence;
 use crate::error::{Damage, Error};
 use crate::model::{Process, Profile};
 use crate::samples::{rich, sampled};
 use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
-use crate::wire::{Head, HeadRef, Lines, Part, Stack, decode, encode};
+use crate::wire::{CoherentLines, CoherentSlot, Head, HeadRef, Lines, Part, Stack, decode, encode};
 
 /// A head of version 2, which adds two fields: one of the process, one of each callee.
 #[derive(Debug)]
@@ -28,10 +29,10 @@ impl Part for NextHead {
     }
 }
 
-/// What a bf of format 1.2 would write: heads of version 2, line data of version 3 with a list that runs parallel to the
+/// What a bf of format 1.3 would write: heads of version 2, line data of version 3 with a list that runs parallel to the
 /// stacks, and a section of a kind that does not exist yet after each process.
 fn next_minor(profile: &Profile) -> Vec<u8> {
-    let format = Format { minor: 2, ..Format::PROFILE };
+    let format = Format { minor: 3, ..Format::PROFILE };
     let mut sections = SectionWriter::new(Vec::new(), &format, 1).unwrap();
     for (process, index) in profile.processes.iter().zip(0..) {
         let Process { meta, machine, uninstrumented, log, tags, lines, .. } = process;
@@ -46,6 +47,14 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
             encode(&Lines { line_bytes, max_set_bits, max_ways, stacks }, &mut raw);
             encode(&vec![[1_u64, 2]; data.stacks.len()], &mut raw);
             sections.section(Header { version: 3, ..header(Kind::Lines, index, line_bytes) }, &raw).unwrap();
+        }
+        for data in &process.coherence {
+            let LineCoherence { line_bytes, max_set_bits, max_ways, slots } = data.clone();
+            let mut raw = Vec::new();
+            let slots = slots.iter().map(|slot| CoherentSlot::new(slot, max_set_bits)).collect();
+            encode(&CoherentLines { line_bytes, max_set_bits, max_ways, slots }, &mut raw);
+            encode(&"how sure", &mut raw);
+            sections.section(Header { version: 2, ..header(Kind::Coherence, index, line_bytes) }, &raw).unwrap();
         }
         sections.section(Header { kind: 900, ..header(Kind::Head, index, 5) }, b"something new").unwrap();
     }
@@ -66,27 +75,42 @@ fn old_reader_new_data() {
     assert_eq!(salvage(&bytes).unwrap(), (rich(), vec![]));
 }
 
-/// A bf of format 1.0 knows no sampled line data: it must find no counts at all, and not take a part for the whole.
-#[test]
-fn old_reader_sampled_data() {
-    let bytes = bytes(&sampled());
+/// The file as a bf takes it to which one kind of section is unknown, and how many of those there are.
+fn without_kind(profile: &Profile, unknown: Kind) -> (Vec<u8>, usize) {
+    let bytes = bytes(profile);
     let mut sections = SectionReader::new(&*bytes, &Format::PROFILE).unwrap();
-    let mut unknown = SectionWriter::new(Vec::new(), &Format::PROFILE, 1).unwrap();
-    let mut renamed = 0;
+    let mut renamed = SectionWriter::new(Vec::new(), &Format::PROFILE, 1).unwrap();
+    let mut count = 0;
     loop {
         let section = sections.next().unwrap();
         let kind = match Kind::of(section.header.kind) {
             Some(Kind::End) => break,
-            Some(Kind::Sampled) => 900,
+            Some(kind) if kind == unknown => 900,
             _ => section.header.kind,
         };
-        renamed += u32::from(kind == 900);
+        count += usize::from(kind == 900);
         let raw = sections.unpack(&section).unwrap();
-        unknown.section(Header { kind, ..section.header }, &raw).unwrap();
+        renamed.section(Header { kind, ..section.header }, &raw).unwrap();
     }
+    (renamed.finish(profile.processes.len() as u32).unwrap(), count)
+}
+
+/// A bf of format 1.0 knows no sampled line data: it must find no counts at all, and not take a part for the whole.
+#[test]
+fn old_reader_sampled_data() {
+    let (bytes, renamed) = without_kind(&sampled(), Kind::Sampled);
     let mut without = sampled();
     without.processes[0].sampled.clear();
-    assert_eq!((read(&*unknown.finish(1).unwrap()).unwrap(), renamed), (without, 6));
+    assert_eq!((read(&*bytes).unwrap(), renamed), (without, 6));
+}
+
+/// Without the coherence, which a salvaged file may lack, misses are as they were and only their kinds are unknown.
+#[test]
+fn old_reader_coherence() {
+    let (bytes, renamed) = without_kind(&rich(), Kind::Coherence);
+    let mut without = rich();
+    without.processes[0].coherence.clear();
+    assert_eq!((read(&*bytes).unwrap(), renamed), (without, 1));
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn salvage_keeps_what_is_intact() {
             let (profile, lost) = salvaged(&changed).unwrap();
             let lines = |p: &Profile| p.processes.iter().map(|p| p.lines.len()).sum::<usize>();
             let is_head = header.kind == Kind::Head as u16;
-            assert_eq!(lines(&profile), lines(&rich()) - usize::from(!is_head), "{lost:?}");
+            assert_eq!(lines(&profile), lines(&rich()) - usize::from(header.kind == Kind::Lines as u16), "{lost:?}");
             assert!(lost[0].contains(&format!("section {lost_section}")), "{lost:?}");
             let names: Vec<_> = profile.processes.iter().map(|p| p.meta.executable.as_str()).collect();
             match (is_head, header.process) {
@@ -217,9 +217,9 @@ fn refused(sections: &[(Header, Vec<u8>)], processes: u32) -> String {
 fn sections_must_belong_together() {
     let all = sections(&bytes(&rich()));
     let counts = "the processes before it are not those that it counts";
-    assert_eq!(refused(&all, 3), format!("corrupt in section 5 (end mark): {counts}"));
+    assert_eq!(refused(&all, 3), format!("corrupt in section 6 (end mark): {counts}"));
     assert_eq!(refused(&all[..3], 2), format!("corrupt in section 3 (end mark): {counts}"));
-    assert_eq!(refused(&all[1..], 2), format!("corrupt in section 4 (end mark): {counts}"));
+    assert_eq!(refused(&all[1..], 2), format!("corrupt in section 5 (end mark): {counts}"));
     let twice = [all[0].clone(), all[0].clone()];
     assert_eq!(refused(&twice, 1), "corrupt in section 1 (head of process 0): the process has two heads");
     let swapped = [all[0].clone(), all[2].clone(), all[1].clone()];
@@ -245,9 +245,32 @@ fn a_wrong_sum_is_refused() {
     let error = read(&*bytes(&wrong)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "inconsistent in section 1 (64-byte lines of process 0): Slot(0), tag 0: 1 set: \
-         stores add up to 1 instead of 2"
+        "inconsistent in section 2: process 0: 64-byte lines: Slot(0), tag 0: 0 references are lost and 1 \
+         neither cold nor at a distance"
     );
+}
+
+/// A section of coherence or of the stacks that it belongs to is gone: the rest must still be sound.
+#[test]
+fn coherence_goes_with_its_stacks() {
+    let all = sections(&bytes(&rich()));
+    let without = |kind: Kind| {
+        let kept: Vec<_> = all.iter().filter(|(header, _)| header.kind != kind as u16).cloned().collect();
+        let (profile, lost) = salvaged(&file(&kept, 2)).unwrap();
+        let first = &profile.processes[0];
+        (first.lines.len(), first.coherence.len(), lost.join("\n"))
+    };
+    assert_eq!(without(Kind::Coherence), (2, 0, String::new()));
+    let (lines, coherence, lost) = without(Kind::Lines);
+    assert_eq!((lines, coherence), (0, 0));
+    assert_eq!(lost, "the coherence of 32-byte lines of process 0 has lost its stacks");
+    // One stack that is left alone cannot have lost references to others.
+    let mut alone = rich();
+    let process = &mut alone.processes[0];
+    process.coherence.clear();
+    process.lines[0].stacks.truncate(2);
+    let (profile, lost) = salvaged(&bytes(&alone)).unwrap();
+    assert_eq!((profile.processes[0].lines[0].stacks.len(), lost.len()), (0, 1), "{lost:?}");
 }
 
 /// Found by `wild_headers_never_panic`, as a salvage that did not come back: an end mark that counts 2^32 - 1 processes.
@@ -265,7 +288,7 @@ proptest! {
     /// Contents changed under right checksums: an error, or a profile that is sound.
     #[test]
     fn changed_contents_never_panic(
-        victim in 0_usize..5,
+        victim in 0_usize..6,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {

@@ -142,9 +142,14 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
             lost.push(format!("{wild} stacks of process {index} have tags that no run can have"));
         }
     }
+    for data in &mut parts.coherence {
+        data.slots.retain(|slot| slot.tag < MOST_TAGS);
+    }
+    unmatched(index, &mut parts, lost);
     let groups = parts.sampled.iter().flat_map(|data| data.sets.iter().chain(&data.full));
     let stacks = parts.lines.iter().chain(groups).flat_map(|data| &data.stacks);
-    let tags = stacks.map(|stack| stack.tag + 1).max().unwrap_or(0);
+    let slots = parts.coherence.iter().flat_map(|data| &data.slots);
+    let tags = stacks.map(|stack| stack.tag + 1).chain(slots.map(|slot| slot.tag + 1)).max().unwrap_or(0);
     if parts.head.is_none() {
         lost.push(format!("the head of process {index} is lost: its name, machine, log and tag names are unknown"));
         let mut head = Head::default();
@@ -156,4 +161,31 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
         process.tags.push(if tag == 0 { String::new() } else { format!("tag-{tag}") });
     }
     process
+}
+
+/// Leaves out what no longer matches where sections were lost: coherence without all of its stacks, or stacks that lost
+/// references to invalidations nobody counts.
+fn unmatched(index: u32, parts: &mut Parts, lost: &mut Vec<String>) {
+    let Parts { lines, coherence, .. } = parts;
+    coherence.retain(|data| {
+        let matching = lines.iter().find(|lines| lines.line_bytes == data.line_bytes);
+        let sound = matching.is_some_and(|lines| lines.validate_lost(Some(data)).is_ok());
+        if !sound {
+            lost.push(format!(
+                "the coherence of {}-byte lines of process {index} has lost its stacks",
+                data.line_bytes
+            ));
+        }
+        sound
+    });
+    for data in lines {
+        let coherence = coherence.iter().find(|coherence| coherence.line_bytes == data.line_bytes);
+        if data.validate_lost(coherence).is_err() {
+            data.stacks.retain(|stack| stack.histograms.lost() == [0, 0]);
+            lost.push(format!("stacks of {}-byte lines of process {index} have lost their coherence", data.line_bytes));
+        }
+    }
+    for stacks in parts.sampled.iter_mut().flat_map(|data| data.sets.iter_mut().chain(&mut data.full)) {
+        stacks.stacks.retain(|stack| stack.histograms.lost() == [0, 0]);
+    }
 }

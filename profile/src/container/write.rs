@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
+use crate::coherence::LineCoherence;
 use crate::error::Error;
 use crate::model::{LineData, Process, Profile, SampledLines};
 use crate::section::{Format, Header, Kind, SectionWriter};
-use crate::wire::{HeadRef, Lines, SampledHead, Stack, encode, version_of};
+use crate::wire::{CoherentLines, CoherentSlot, HeadRef, Lines, SampledHead, Stack, encode, version_of};
 
 /// Line data beyond this many bytes is spread over several sections: it bounds what a writer buffers, which may be a
 /// runtime inside somebody's process, and keeps every section far below what a reader accepts.
@@ -28,7 +29,7 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
     let mut sections = SectionWriter::new(to, &Format::PROFILE, LEVEL)?;
     let mut raw = Vec::new();
     for (process, index) in profile.processes.iter().zip(0..) {
-        let Process { meta, machine, uninstrumented, log, tags, lines, sampled } = process;
+        let Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence } = process;
         raw.clear();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         sections.section(header(Kind::Head, index, 0), &raw)?;
@@ -37,6 +38,9 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
         }
         for data in sampled {
             write_sampled(&mut sections, header(Kind::Sampled, index, data.line_bytes), data, split)?;
+        }
+        for data in coherence {
+            write_coherence(&mut sections, header(Kind::Coherence, index, data.line_bytes), data, split)?;
         }
     }
     sections.finish(profile.processes.len() as u32)?;
@@ -92,4 +96,30 @@ fn write_sampled<W: Write>(
         }
     }
     Ok(())
+}
+
+/// Writes the coherence of one line size in parts that exceed `split` by less than one slot; at least one part.
+fn write_coherence<W: Write>(
+    sections: &mut SectionWriter<W>,
+    header: Header,
+    data: &LineCoherence,
+    split: usize,
+) -> Result<(), Error> {
+    let &LineCoherence { line_bytes, max_set_bits, max_ways, ref slots } = data;
+    let (mut part, mut bytes, mut raw) = (Vec::new(), 0, Vec::new());
+    for (slot, left) in slots.iter().zip((0..slots.len()).rev()) {
+        let sound = slot.validate_bins();
+        sound.map_err(|problem| Error::Inconsistent { place: header.place(sections.count()), problem })?;
+        part.push(CoherentSlot::new(slot, max_set_bits));
+        bytes += part.last().map_or(0, CoherentSlot::encoded_len);
+        if bytes >= split && left > 0 {
+            raw.clear();
+            encode(&CoherentLines { line_bytes, max_set_bits, max_ways, slots: std::mem::take(&mut part) }, &mut raw);
+            sections.section(header, &raw)?;
+            bytes = 0;
+        }
+    }
+    raw.clear();
+    encode(&CoherentLines { line_bytes, max_set_bits, max_ways, slots: part }, &mut raw);
+    sections.section(header, &raw)
 }
