@@ -95,7 +95,7 @@ impl Bins {
         }
     }
 
-    fn binned(&self) -> Vec<Binned> {
+    pub(crate) fn binned(&self) -> Vec<Binned> {
         let filled = self.0.iter().enumerate().filter(|&(_, &count)| count > 0);
         filled
             .map(|(index, &count)| {
@@ -127,6 +127,8 @@ pub(crate) struct Counts<const W: usize> {
     limits: Limits,
     pub(crate) references: [u64; 2],
     pub(crate) cold: [u64; 2],
+    /// References that found their line taken away by another thread's store: no distance either.
+    pub(crate) lost: [u64; 2],
     /// Loads, stores and write-backs, as the next.
     full: [Bins; Kind::ALL.len()],
     by_set: [Cells<W>; Kind::ALL.len()],
@@ -145,6 +147,7 @@ impl<const W: usize> Counts<W> {
             limits,
             references: [0; 2],
             cold: [0; 2],
+            lost: [0; 2],
             full: Default::default(),
             by_set: Kind::ALL.map(|_| cells()),
             capacity: cells(),
@@ -214,7 +217,7 @@ impl<const W: usize> Counts<W> {
         let held = self.near.all().chain(self.far.all());
         self.waiting.extend(held);
         self.spread();
-        let warm = [0, 1].map(|kind| self.references[kind] - self.cold[kind]);
+        let warm = [0, 1].map(|kind| self.references[kind] - self.cold[kind] - self.lost[kind]);
         let [loads, stores, writebacks] = &mut self.full;
         loads.complete(warm[0]);
         stores.complete(warm[1]);

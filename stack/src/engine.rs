@@ -1,13 +1,14 @@
 //! The fast engine: batches of references through the three tiers, then into the histograms.
 
 use crate::counts::{Buckets, Counts, Resident};
-use crate::held::{Held, Since};
-use crate::lines::{Id, Lines};
+use crate::held::{Entry, Held, Since};
+use crate::lines::{Id, Line, Lines};
 use crate::newest::{NEWEST, Newest};
 use crate::older::{Older, Time};
 use crate::recent::Recent;
 use crate::repeats::Kind;
-use crate::simd::{self, Instructions, Vector};
+use crate::sharing::{Known, Sharing};
+use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
 use crate::{Bucket, Chunk, Engine, Histograms, Limits, Part, Reference};
 
@@ -19,13 +20,13 @@ const AHEAD: usize = 8;
 /// The fast engine; see the crate's page.
 #[derive(Clone, Debug)]
 pub struct Stack {
-    core: Width,
-    instructions: Instructions,
+    pub(crate) core: Width,
+    pub(crate) instructions: Instructions,
 }
 
 /// Distances for so many set counts are kept as one vector.
 #[derive(Clone, Debug)]
-enum Width {
+pub(crate) enum Width {
     /// Up to 2^16 sets.
     Usual(Box<Core<16>>),
     /// Up to 2^24 sets.
@@ -35,12 +36,12 @@ enum Width {
 /// The engine for up to W set bits.
 #[derive(Clone, Debug)]
 pub(crate) struct Core<const W: usize> {
-    limits: Limits,
-    lines: Lines<W>,
-    held: Held<W>,
-    newest: Newest<W>,
-    recent: Recent<W>,
-    older: Older<W>,
+    pub(crate) limits: Limits,
+    pub(crate) lines: Lines<W>,
+    pub(crate) held: Held<W>,
+    pub(crate) newest: Newest<W>,
+    pub(crate) recent: Recent<W>,
+    pub(crate) older: Older<W>,
     buckets: Buckets<W>,
     dropped: u64,
     /// Loads and stores in `runs`.
@@ -50,6 +51,8 @@ pub(crate) struct Core<const W: usize> {
     runs: Vec<Run>,
     fetches: Vec<Fetch<W>>,
     closes: Vec<Close<W>>,
+    /// Only if lines can be taken away.
+    pub(crate) sharing: Option<Box<Sharing<W>>>,
     /// For a sink: what became of each reference in `runs`, and which is the first of each run.
     outcomes: Vec<Outcome>,
     outcome_of: Vec<u32>,
@@ -71,6 +74,8 @@ const STORE: u32 = 1;
 const DIRTY: u32 = 2;
 /// There was no reference before.
 const COLD: u32 = 4;
+/// Another thread's store took it away since the last reference.
+const LOST: u32 = 8;
 
 /// A line that came into the upper tiers.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +85,7 @@ struct Fetch<const W: usize> {
     by_set: [u8; W],
     full: u32,
     weight: u32,
-    /// [`STORE`] and [`COLD`].
+    /// [`STORE`], [`COLD`] and [`LOST`].
     flags: u32,
     /// Which run it is.
     run: u32,
@@ -150,8 +155,8 @@ impl Stack {
         debug_assert!(bucket <= Bucket::LAST, "no such bucket");
         match &mut self.core {
             _ if chunk.references.is_empty() => {}
-            Width::Usual(core) => simd::feed(core, chunk, bucket, sink, self.instructions),
-            Width::Wide(core) => simd::feed(core, chunk, bucket, sink, self.instructions),
+            Width::Usual(core) => simd::run(Feed { core, chunk, bucket, sink }, self.instructions),
+            Width::Wide(core) => simd::run(Feed { core, chunk, bucket, sink }, self.instructions),
         }
     }
 
@@ -188,9 +193,40 @@ impl Engine for Stack {
 
     fn histograms(&self) -> Vec<(Bucket, Histograms)> {
         match &self.core {
-            Width::Usual(core) => simd::histograms(core, self.instructions),
-            Width::Wide(core) => simd::histograms(core, self.instructions),
+            Width::Usual(core) => simd::run(Count { core }, self.instructions),
+            Width::Wide(core) => simd::run(Count { core }, self.instructions),
         }
+    }
+}
+
+/// Takes a chunk.
+struct Feed<'a, 'b, 'c, const W: usize> {
+    core: &'a mut Core<W>,
+    chunk: Chunk<'b>,
+    bucket: Bucket,
+    sink: Option<&'c mut dyn Sink>,
+}
+
+impl<const W: usize> Task for Feed<'_, '_, '_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.core.feed_with::<V>(self.chunk, self.bucket, self.sink);
+    }
+}
+
+/// Makes the histograms.
+struct Count<'a, const W: usize> {
+    core: &'a Core<W>,
+}
+
+impl<const W: usize> Task for Count<'_, W> {
+    type Answer = Vec<(Bucket, Histograms)>;
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> Self::Answer {
+        self.core.histograms_with::<V>()
     }
 }
 
@@ -210,6 +246,7 @@ impl<const W: usize> Core<W> {
             runs: Vec::new(),
             fetches: Vec::new(),
             closes: Vec::new(),
+            sharing: None,
             outcomes: Vec::new(),
             outcome_of: Vec::new(),
         }
@@ -322,7 +359,7 @@ impl<const W: usize> Core<W> {
                 self.outcome_of.push(self.outcomes.len() as u32);
             }
             let (store, by_set) = (reference.is_store(), [0; Limits::MOST_SET_BITS as usize]);
-            self.outcomes.push(Outcome { site, times: weight, store, cold: false, full: 0, by_set });
+            self.outcomes.push(Outcome { site, times: weight, store, cold: false, lost: false, full: 0, by_set });
         }
     }
 
@@ -369,7 +406,11 @@ impl<const W: usize> Core<W> {
                 let dirty = run.flags & DIRTY != 0;
                 let since = Since::now(dirty.then_some(bucket));
                 let tiers = (&mut self.held, &mut self.newest, &mut self.recent);
-                let fetch = Fetch { run: index as u32, ..fetch::<V, W>(tiers, &mut stamps, run, since) };
+                let (mut fetch, entry) = fetch::<V, W>(tiers, &mut stamps, run, since);
+                fetch.run = index as u32;
+                if let Some(sharing) = &mut self.sharing {
+                    fetch_shared(sharing, &mut self.lines, &mut fetch, entry);
+                }
                 self.fetches.push(fetch);
                 if dirty {
                     let (after, since) = (self.fetches.len(), Since::now(None));
@@ -378,18 +419,24 @@ impl<const W: usize> Core<W> {
                 continue;
             };
             let slot = self.held.slot(entry);
-            let (full, by_set);
+            let (mut full, mut by_set);
             if slot < NEWEST {
                 let newer = self.newest.touch::<V>(&mut stamps, slot);
                 (full, by_set) = (newer.count_ones(), self.newest.tally::<V>(newer, run.line));
+                if let Some(sharing) = &mut self.sharing {
+                    add_holes::<V, W>(sharing, entry, run.line, &mut full, &mut by_set);
+                }
                 if let Some(counts) = counts.as_deref_mut() {
                     counts.add_near(kind, full, &by_set, weight);
                 }
             } else {
                 let (deeper, deeper_by_set) = self.recent.distances::<V>(slot - NEWEST, run.line);
-                let mut sum = self.newest.tally::<V>(u64::MAX, run.line);
-                V::add(&mut sum, &deeper_by_set);
-                (full, by_set) = (NEWEST as u32 + deeper as u32, sum);
+                let newer = self.newest.used();
+                (full, by_set) = (newer.count_ones() + deeper as u32, self.newest.tally::<V>(newer, run.line));
+                V::add(&mut by_set, &deeper_by_set);
+                if let Some(sharing) = &mut self.sharing {
+                    add_holes::<V, W>(sharing, entry, run.line, &mut full, &mut by_set);
+                }
                 if let Some(counts) = counts.as_deref_mut() {
                     counts.add_far(kind, full, &by_set, weight);
                 }
@@ -397,12 +444,14 @@ impl<const W: usize> Core<W> {
                 if let Some(down) = down {
                     self.recent.put::<V>(slot - NEWEST, self.held.line(down), down);
                     self.held.set_slot(down, slot);
+                } else {
+                    self.recent.remove(slot - NEWEST);
                 }
                 self.newest.put::<V>(&mut stamps, top, run.line, entry);
                 self.held.set_slot(entry, top);
             }
             if let Some(&outcome) = self.outcome_of.get(index) {
-                self.outcomes[outcome as usize].complete(false, full, &by_set);
+                self.outcomes[outcome as usize].complete(full, &by_set);
             }
             let since = self.held.since(entry);
             since.full = since.full.max(full);
@@ -474,11 +523,19 @@ impl<const W: usize> Core<W> {
             }
             let (weight, store) = (u64::from(fetch.weight), fetch.flags & STORE != 0);
             if let Some(&outcome) = self.outcome_of.get(fetch.run as usize) {
-                self.outcomes[outcome as usize].complete(fetch.flags & COLD != 0, fetch.full, &fetch.by_set);
+                let outcome = &mut self.outcomes[outcome as usize];
+                (outcome.lost, outcome.cold) = (fetch.flags & LOST != 0, fetch.flags & (COLD | LOST) == COLD);
+                outcome.complete(fetch.full, &fetch.by_set);
             }
             if fetch.flags & COLD != 0 {
                 if let Some(counts) = counts.as_deref_mut() {
-                    counts.cold[usize::from(store)] += weight;
+                    let which = if fetch.flags & LOST != 0 { &mut counts.lost } else { &mut counts.cold };
+                    which[usize::from(store)] += weight;
+                }
+                if fetch.flags & LOST != 0
+                    && let Some(sharing) = &mut self.sharing
+                {
+                    sharing.come_back(id, bucket, weight);
                 }
                 continue;
             }
@@ -493,36 +550,48 @@ impl<const W: usize> Core<W> {
         }
     }
 
+    /// Lines above one that is here, in `held` or in the older tier: with one set and with 2^1, 2^2, …
+    #[inline(always)]
+    pub(crate) fn depth<V: Vector>(&self, line: u64, held: Option<Entry>, id: Id) -> (u32, [u8; W]) {
+        let newest = |newer: u64| (newer.count_ones(), self.newest.tally::<V>(newer, line));
+        let deeper = |(full, by_set): (usize, [u8; W])| {
+            let (sum_full, mut sum) = newest(self.newest.used());
+            V::add(&mut sum, &by_set);
+            (sum_full + full as u32, sum)
+        };
+        match held.map(|entry| self.held.slot(entry)) {
+            Some(slot @ ..NEWEST) => newest(self.newest.newer::<V>(slot)),
+            Some(slot) => deeper(self.recent.distances::<V>(slot - NEWEST, line)),
+            None => {
+                let (full, mut by_set) = self.older.depth::<V>(&self.lines, id);
+                V::add(&mut by_set, &self.recent.tally::<V>(line));
+                deeper((full + self.recent.len(), by_set))
+            }
+        }
+    }
+
+    /// The state of a line, with what happened to it in the upper tiers.
+    #[inline(always)]
+    pub(crate) fn state<V: Vector>(&self, held: Option<Entry>, id: Id) -> Line<W> {
+        let mut line = *self.lines.get(id);
+        if let Some(entry) = held {
+            let since = self.held.since_of(entry);
+            if let Some(bucket) = since.stored {
+                (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, bucket.0 + 1);
+            }
+            line.raise::<V>(since.full, &since.greatest);
+        }
+        line
+    }
+
     /// Adds `max(m, depth now)` of a line that was stored to the part of the bucket it is charged to.
     #[inline(always)]
     fn add_resident<V: Vector>(&self, id: Id, parts: &mut [Option<Resident>]) {
-        let (mut line, number) = (*self.lines.get(id), self.lines.number(id));
-        let newest = |newer: u64| (newer.count_ones() as usize, self.newest.tally::<V>(newer, number));
-        let deeper = |(full, by_set): (usize, [u8; W])| {
-            let (mut sum_full, mut sum) = newest(self.newest.used());
-            V::add(&mut sum, &by_set);
-            sum_full += full;
-            (sum_full, sum)
-        };
-        let (full, by_set) = match self.held.find(number) {
-            Some(entry) => {
-                let since = self.held.since_of(entry);
-                if let Some(bucket) = since.stored {
-                    (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, bucket.0 + 1);
-                }
-                line.raise::<V>(since.full, &since.greatest);
-                match self.held.slot(entry) {
-                    slot @ ..NEWEST => newest(self.newest.newer::<V>(slot)),
-                    slot => deeper(self.recent.distances::<V>(slot - NEWEST, number)),
-                }
-            }
-            None => {
-                let (full, mut by_set) = self.older.depth::<V>(&self.lines, id);
-                V::add(&mut by_set, &self.recent.tally::<V>(number));
-                deeper((full + self.recent.len(), by_set))
-            }
-        };
-        line.raise::<V>(full as u32, &by_set);
+        let number = self.lines.number(id);
+        let held = self.held.find(number);
+        let mut line = self.state::<V>(held, id);
+        let (full, by_set) = self.depth::<V>(number, held, id);
+        line.raise::<V>(full, &by_set);
         let part = parts[usize::from(line.dirty) - 1].get_or_insert_with(|| Resident::new(self.limits));
         part.line(u64::from(line.greatest_full), &line.greatest);
     }
@@ -538,14 +607,14 @@ impl<const W: usize> Core<W> {
     }
 }
 
-/// A line that is not in the upper tiers comes in.
+/// A line that is not in the upper tiers comes in; returns its entry too.
 #[inline(always)]
 fn fetch<V: Vector, const W: usize>(
     (held, newest, recent): (&mut Held<W>, &mut Newest<W>, &mut Recent<W>),
     stamps: &mut V::Stamps,
     run: Run,
     since: Since<W>,
-) -> Fetch<W> {
+) -> (Fetch<W>, Entry) {
     let (line, newer) = (run.line, newest.used());
     let mut by_set = newest.tally::<V>(newer, line);
     V::add(&mut by_set, &recent.tally::<V>(line));
@@ -564,7 +633,43 @@ fn fetch<V: Vector, const W: usize>(
     let entry = entry.unwrap_or_else(|| held.add(line, since));
     newest.put::<V>(stamps, top, line, entry);
     held.set_slot(entry, top);
-    Fetch { line, by_set, full, weight: run.weight, flags: run.flags & STORE, run: 0, gone }
+    (Fetch { line, by_set, full, weight: run.weight, flags: run.flags & STORE, run: 0, gone }, entry)
+}
+
+/// A line in the upper tiers is referenced: the holes above it count too.
+#[inline(always)]
+fn add_holes<V: Vector, const W: usize>(
+    sharing: &mut Sharing<W>,
+    entry: Entry,
+    line: u64,
+    full: &mut u32,
+    by_set: &mut [u8; W],
+) {
+    let last = sharing.touch(entry);
+    if sharing.holes.may_be_above(last) {
+        let above = sharing.holes.reference(line, Some(last));
+        *full += above.0;
+        V::add(by_set, &above.1);
+    }
+}
+
+/// A line came into the upper tiers: the holes above it count too.
+#[inline(never)]
+fn fetch_shared<const W: usize>(sharing: &mut Sharing<W>, lines: &mut Lines<W>, fetch: &mut Fetch<W>, entry: Entry) {
+    let last = sharing.touch(entry);
+    if let Some((gone, _)) = fetch.gone {
+        sharing.leave(lines.id(gone).unwrap_or_default(), last);
+    }
+    let known = sharing.known(lines.id(fetch.line).unwrap_or_default());
+    let found = if let Known::At(last) = known { Some(last) } else { None };
+    if known == Known::Lost {
+        fetch.flags |= LOST;
+    }
+    if sharing.holes.may_be_above(found.unwrap_or(0)) {
+        let above = sharing.holes.reference(fetch.line, found);
+        fetch.full += above.0;
+        fetch.by_set.iter_mut().zip(above.1).for_each(|(d, holes)| *d = d.saturating_add(holes));
+    }
 }
 
 /// The first store since a line came into the upper tiers, in `bucket`, whose counts are taken out.

@@ -10,7 +10,7 @@ use crate::newest::NEWEST;
 use crate::recent::RECENT;
 
 /// How many lines there can be.
-const HELD: usize = NEWEST + RECENT;
+pub(crate) const HELD: usize = NEWEST + RECENT;
 const HEADS: usize = 2048;
 const NONE: u16 = u16::MAX;
 
@@ -46,7 +46,10 @@ pub(crate) struct Held<const W: usize> {
     next: [Entry; HELD],
     /// The first with each hash.
     heads: Box<[Entry; HEADS]>,
+    /// Entries from here on were never used.
     len: usize,
+    /// Entries whose line was removed.
+    free: Vec<Entry>,
 }
 
 impl<const W: usize> Held<W> {
@@ -58,6 +61,7 @@ impl<const W: usize> Held<W> {
             next: [NONE; HELD],
             heads: boxed::array(NONE),
             len: 0,
+            free: Vec::new(),
         }
     }
 
@@ -103,8 +107,8 @@ impl<const W: usize> Held<W> {
     /// A line comes in, where none has to go.
     #[inline(always)]
     pub(crate) fn add(&mut self, line: u64, since: Since<W>) -> Entry {
-        let entry = self.len as Entry;
-        self.len += 1;
+        let entry = self.free.pop().unwrap_or(self.len as Entry);
+        self.len += usize::from(usize::from(entry) == self.len);
         self.link(entry, line, since);
         entry
     }
@@ -112,6 +116,20 @@ impl<const W: usize> Held<W> {
     /// A line comes in and has the entry of another, which goes; returns that one and what happened to it.
     #[inline(always)]
     pub(crate) fn replace(&mut self, entry: Entry, line: u64, since: Since<W>) -> (u64, Since<W>) {
+        let gone = self.unlink(entry);
+        self.link(entry, line, since);
+        gone
+    }
+
+    /// A line goes, and none has its entry; returns what happened to it.
+    pub(crate) fn remove(&mut self, entry: Entry) -> Since<W> {
+        let (_, since) = self.unlink(entry);
+        self.free.push(entry);
+        since
+    }
+
+    #[inline(always)]
+    fn unlink(&mut self, entry: Entry) -> (u64, Since<W>) {
         let gone = (self.line(entry), *self.since(entry));
         let after = self.next[usize::from(entry) % HELD];
         let mut link = &mut self.heads[hash(gone.0)];
@@ -119,7 +137,6 @@ impl<const W: usize> Held<W> {
             link = &mut self.next[usize::from(*link) % HELD];
         }
         *link = after;
-        self.link(entry, line, since);
         gone
     }
 

@@ -29,6 +29,7 @@ mod boxed;
 mod counts;
 mod engine;
 mod held;
+mod holes;
 mod lines;
 mod newest;
 mod older;
@@ -36,13 +37,16 @@ mod plain;
 mod recent;
 mod repeats;
 mod sets;
+mod sharing;
 mod simd;
 mod sink;
+mod threads;
 mod timeline;
 
 pub use counts::{Binned, FullCounts, Histograms, SetCounts};
 pub use engine::Stack;
 pub use plain::Plain;
+pub use sharing::{ByPosition, Position, Shared};
 pub use simd::Instructions;
 pub use sink::{MissesBySite, Outcome, Sink, SiteMisses};
 

@@ -9,8 +9,9 @@ use crate::simd::Vector;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-const REGION_BITS: u32 = 10;
-const REGION: usize = 1 << REGION_BITS;
+/// Lines of a region, as bits.
+pub(crate) const REGION_BITS: u32 = 10;
+pub(crate) const REGION: usize = 1 << REGION_BITS;
 const KNOWN_REGIONS: usize = 4096;
 
 /// A line's number among all lines seen, dense within regions.
@@ -89,6 +90,17 @@ impl<const W: usize> Lines<W> {
         let known = self.known[(region ^ region >> 12) as usize % KNOWN_REGIONS];
         let index = if known.0 == region + 1 { known.1 } else { self.region(region)? };
         Some(index << REGION_BITS | (line as u32 & (REGION as u32 - 1)))
+    }
+
+    /// The id of a line if it has one; a line that was referenced has.
+    pub(crate) fn find(&self, line: u64) -> Option<Id> {
+        let index = self.indices.get(&(line >> REGION_BITS))?;
+        Some(index << REGION_BITS | (line as u32 & (REGION as u32 - 1)))
+    }
+
+    /// The regions of lines that have ids.
+    pub(crate) fn regions(&self) -> &[u64] {
+        &self.regions
     }
 
     #[inline(never)]

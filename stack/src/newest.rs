@@ -22,7 +22,8 @@ pub(crate) struct Newest<const W: usize> {
     stamps: Stamps,
     index: [Index<W>; 1],
     entries: [Entry; NEWEST],
-    len: usize,
+    /// Slots in use.
+    used: u64,
     /// The next stamp.
     tick: u8,
     /// Slots, oldest first, as the stamps were last renumbered; those before `oldest` were referenced since.
@@ -36,7 +37,7 @@ impl<const W: usize> Newest<W> {
             stamps: Stamps(std::array::from_fn(|slot| slot as u8)),
             index: [Index::EMPTY],
             entries: [0; NEWEST],
-            len: 0,
+            used: 0,
             tick: NEWEST as u8,
             by_age: std::array::from_fn(|slot| slot as u8),
             oldest: 0,
@@ -82,7 +83,7 @@ impl<const W: usize> Newest<W> {
     /// All slots in use.
     #[inline(always)]
     pub(crate) fn used(&self) -> u64 {
-        u64::MAX.checked_shr((NEWEST - self.len) as u32).unwrap_or(0)
+        self.used
     }
 
     /// Puts a line into a slot and makes it the most recent.
@@ -97,9 +98,10 @@ impl<const W: usize> Newest<W> {
     /// A slot for one more line, and the line that has to leave it.
     #[inline(always)]
     pub(crate) fn slot_for_new<V: Vector>(&mut self, stamps: &mut V::Stamps) -> (usize, Option<Entry>) {
-        if self.len < NEWEST {
-            self.len += 1;
-            return (self.len - 1, None);
+        if self.used != u64::MAX {
+            let slot = self.used.trailing_ones() as usize;
+            self.used |= 1 << slot;
+            return (slot, None);
         }
         loop {
             if self.oldest == NEWEST {
@@ -112,6 +114,23 @@ impl<const W: usize> Newest<W> {
                 return (slot, Some(self.entries[slot]));
             }
         }
+    }
+
+    /// The line in a slot goes.
+    pub(crate) fn remove(&mut self, slot: usize) {
+        self.used &= !(1 << slot);
+        self.renumber();
+        let rank = self.stamps.0[slot];
+        self.stamps.0.iter_mut().filter(|stamp| **stamp < rank).for_each(|stamp| *stamp += 1);
+        self.stamps.0[slot] = 0;
+        self.by_age[..=usize::from(rank)].rotate_right(1);
+    }
+
+    /// Entries, oldest first.
+    pub(crate) fn oldest_first(&self) -> Vec<Entry> {
+        let mut slots: Vec<_> = (0..NEWEST).filter(|slot| self.used >> slot & 1 != 0).collect();
+        slots.sort_unstable_by_key(|&slot| self.stamps.0[slot]);
+        slots.into_iter().map(|slot| self.entries[slot]).collect()
     }
 
     /// Numbers the stamps 0 ..= 63 in the same order.

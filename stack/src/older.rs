@@ -100,6 +100,17 @@ impl<const W: usize> Older<W> {
         (self.timeline.newer(line.place), self.sets.depth::<V, W>(lines.number(id), line.last))
     }
 
+    /// A line that is here goes.
+    pub(crate) fn remove<V: Vector>(&mut self, lines: &mut Lines<W>, line: u64, id: Id) {
+        self.step(lines, (line, id), None, 0);
+        self.apply::<V>(|_| {});
+    }
+
+    /// Lines from the oldest to the newest.
+    pub(crate) fn oldest_first(&self) -> impl Iterator<Item = Id> + '_ {
+        self.timeline.oldest_first()
+    }
+
     /// Whether `more` moves could run out of time.
     #[inline(always)]
     pub(crate) fn late(&self, more: usize) -> bool {

@@ -23,7 +23,8 @@ pub(crate) struct Recent<const W: usize> {
     stamps: Stamps,
     index: [Index<W>; WORDS],
     entries: [Entry; RECENT],
-    len: usize,
+    /// Slots in use.
+    used: [u64; WORDS],
     /// The next stamp.
     tick: u16,
     /// Slots, oldest first, as the stamps were last renumbered; those before `oldest` were referenced since.
@@ -37,7 +38,7 @@ impl<const W: usize> Recent<W> {
             stamps: Stamps(std::array::from_fn(|slot| slot as u16)),
             index: [const { Index::EMPTY }; WORDS],
             entries: [0; RECENT],
-            len: 0,
+            used: [0; WORDS],
             tick: RECENT as u16,
             by_age: std::array::from_fn(|slot| slot as u16),
             oldest: 0,
@@ -45,7 +46,7 @@ impl<const W: usize> Recent<W> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.used.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Distances within this tier of the line in a slot: with one set and with 2^1, 2^2, …, at most 255 each.
@@ -53,7 +54,7 @@ impl<const W: usize> Recent<W> {
     pub(crate) fn distances<V: Vector>(&self, slot: usize, line: u64) -> (usize, [u8; W]) {
         let mut masks = V::later_wide(&self.stamps, self.stamps.0[slot % RECENT]);
         let mut full = 0;
-        for (mask, used) in masks.iter_mut().zip(self.used()) {
+        for (mask, used) in masks.iter_mut().zip(self.used) {
             *mask &= used;
             full += mask.count_ones() as usize;
         }
@@ -63,17 +64,7 @@ impl<const W: usize> Recent<W> {
     /// How many lines here are in the line's set, at most 255, for a = 1, 2, …
     #[inline(always)]
     pub(crate) fn tally<V: Vector>(&self, line: u64) -> [u8; W] {
-        V::tally(&self.index, &self.used(), line)
-    }
-
-    #[inline(always)]
-    fn used(&self) -> [u64; WORDS] {
-        let mut used = [u64::MAX; WORDS];
-        if self.len < RECENT {
-            used[self.len / 64] = (1 << (self.len % 64)) - 1;
-            used[self.len / 64 + 1..].fill(0);
-        }
-        used
+        V::tally(&self.index, &self.used, line)
     }
 
     /// Puts a line that comes down into a slot and makes it the most recent.
@@ -92,9 +83,10 @@ impl<const W: usize> Recent<W> {
     /// A slot for one more line, and the line that has to leave it.
     #[inline(always)]
     pub(crate) fn slot_for_new(&mut self) -> (usize, Option<Entry>) {
-        if self.len < RECENT {
-            self.len += 1;
-            return (self.len - 1, None);
+        if let Some(word) = self.used.iter().position(|&word| word != u64::MAX) {
+            let slot = self.used[word].trailing_ones() as usize;
+            self.used[word] |= 1 << slot;
+            return (64 * word + slot, None);
         }
         loop {
             if self.oldest == RECENT {
@@ -106,6 +98,23 @@ impl<const W: usize> Recent<W> {
                 return (slot, Some(self.entries[slot]));
             }
         }
+    }
+
+    /// The line in a slot goes.
+    pub(crate) fn remove(&mut self, slot: usize) {
+        self.used[slot / 64] &= !(1 << (slot % 64));
+        self.renumber();
+        let rank = self.stamps.0[slot];
+        self.stamps.0.iter_mut().filter(|stamp| **stamp < rank).for_each(|stamp| *stamp += 1);
+        self.stamps.0[slot] = 0;
+        self.by_age[..=usize::from(rank)].rotate_right(1);
+    }
+
+    /// Entries, oldest first.
+    pub(crate) fn oldest_first(&self) -> Vec<Entry> {
+        let mut slots: Vec<_> = (0..RECENT).filter(|slot| self.used[slot / 64] >> (slot % 64) & 1 != 0).collect();
+        slots.sort_unstable_by_key(|&slot| self.stamps.0[slot]);
+        slots.into_iter().map(|slot| self.entries[slot]).collect()
     }
 
     /// Numbers the stamps 0 ..= 255 in the same order.

@@ -11,13 +11,11 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-use crate::engine::Core;
+use crate::Limits;
 use crate::newest::Stamps;
 use crate::older::Time;
 use crate::recent::{self, WORDS};
 use crate::sets::{PART, Part};
-use crate::sink::Sink;
-use crate::{Bucket, Chunk, Histograms, Limits};
 
 /// Which instructions an engine uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,62 +189,39 @@ fn bits(flags: impl Iterator<Item = bool>) -> u64 {
     flags.enumerate().map(|(slot, flag)| u64::from(flag) << slot).sum()
 }
 
-/// Feeds a batch with the chosen instructions.
-pub(crate) fn feed<const W: usize>(
-    core: &mut Core<W>,
-    chunk: Chunk<'_>,
-    bucket: Bucket,
-    sink: Option<&mut dyn Sink>,
-    instructions: Instructions,
-) {
+/// What is done with the operations of one kind of instructions. Implementations of `run` are to be `#[inline(always)]`.
+pub(crate) trait Task {
+    /// What comes out.
+    type Answer;
+
+    /// Does it.
+    fn run<V: Vector>(self) -> Self::Answer;
+}
+
+/// Does a task with the chosen instructions.
+pub(crate) fn run<T: Task>(task: T, instructions: Instructions) -> T::Answer {
     match instructions {
         // SAFETY:
         // - `Stack` only holds instructions that `Instructions::available` found.
         #[cfg(target_arch = "x86_64")]
-        Instructions::Avx512 => unsafe { feed_avx512(core, chunk, bucket, sink) },
+        Instructions::Avx512 => unsafe { run_avx512(task) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Instructions::Avx2 => unsafe { feed_avx2(core, chunk, bucket, sink) },
-        _ => core.feed_with::<Portable>(chunk, bucket, sink),
+        Instructions::Avx2 => unsafe { run_avx2(task) },
+        _ => task.run::<Portable>(),
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg,gfni,avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn feed_avx512<const W: usize>(core: &mut Core<W>, chunk: Chunk<'_>, bucket: Bucket, sink: Option<&mut dyn Sink>) {
-    core.feed_with::<avx512::Avx512>(chunk, bucket, sink);
+fn run_avx512<T: Task>(task: T) -> T::Answer {
+    task.run::<avx512::Avx512>()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn feed_avx2<const W: usize>(core: &mut Core<W>, chunk: Chunk<'_>, bucket: Bucket, sink: Option<&mut dyn Sink>) {
-    core.feed_with::<avx2::Avx2>(chunk, bucket, sink);
-}
-
-/// The histograms with the chosen instructions.
-pub(crate) fn histograms<const W: usize>(core: &Core<W>, instructions: Instructions) -> Vec<(Bucket, Histograms)> {
-    match instructions {
-        // SAFETY:
-        // - `Stack` only holds instructions that `Instructions::available` found.
-        #[cfg(target_arch = "x86_64")]
-        Instructions::Avx512 => unsafe { histograms_avx512(core) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Instructions::Avx2 => unsafe { histograms_avx2(core) },
-        _ => core.histograms_with::<Portable>(),
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg,gfni,avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn histograms_avx512<const W: usize>(core: &Core<W>) -> Vec<(Bucket, Histograms)> {
-    core.histograms_with::<avx512::Avx512>()
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn histograms_avx2<const W: usize>(core: &Core<W>) -> Vec<(Bucket, Histograms)> {
-    core.histograms_with::<avx2::Avx2>()
+fn run_avx2<T: Task>(task: T) -> T::Answer {
+    task.run::<avx2::Avx2>()
 }
 
 /// Everything as the trait says it.

@@ -16,6 +16,8 @@ pub struct Outcome {
     pub store: bool,
     /// Whether the line was never referenced before; then there are no distances.
     pub cold: bool,
+    /// Whether another thread's store had taken it away; then there are none either.
+    pub lost: bool,
     /// `d_0`.
     pub full: u32,
     /// `d_a` for a = 1, 2, … at index a - 1, cut off at `max_ways` or beyond; 0 beyond `max_set_bits`.
@@ -24,8 +26,8 @@ pub struct Outcome {
 
 impl Outcome {
     #[inline(always)]
-    pub(crate) fn complete<const W: usize>(&mut self, cold: bool, full: u32, by_set: &[u8; W]) {
-        (self.cold, self.full) = (cold, full);
+    pub(crate) fn complete<const W: usize>(&mut self, full: u32, by_set: &[u8; W]) {
+        self.full = full;
         self.by_set[..W].copy_from_slice(by_set);
     }
 
@@ -36,7 +38,7 @@ impl Outcome {
             0 => self.full,
             _ => u32::from(self.by_set[set_bits as usize - 1]),
         };
-        self.cold || distance >= ways
+        self.cold || self.lost || distance >= ways
     }
 }
 

@@ -1,0 +1,164 @@
+//! What is left where another thread's store took a line away: section 5 of the model.
+//!
+//! An item of a stack is a line or a hole, and stands where it was last referenced. The order is that of these times at
+//! every set count: a line that finds a hole above it moves to the top and leaves a hole at its own old time, for the one
+//! above, which is gone. So lines have one order for all set counts, and only holes are kept by set count and set, as
+//! times. Where there are none, nothing is to be done.
+//!
+//! Invariant: of each set the newest holes are here, `max_ways` of them at least; of the only set of 2^0 all are. An item
+//! never comes nearer to the top while it stays an item, so a hole with so many others above it is never asked for.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use crate::lines::Mix;
+
+/// When an item was last referenced; all different.
+pub(crate) type Instant = u64;
+
+/// The holes of one stack.
+#[derive(Clone, Debug)]
+pub(crate) struct Holes<const W: usize> {
+    set_bits: u32,
+    ways: usize,
+    /// Those of the only set of 2^0.
+    all: Times,
+    /// Those of the others, ascending, by [`number`].
+    sets: HashMap<u32, Vec<Instant>, BuildHasherDefault<Mix>>,
+    /// One bit for each of these sets: whether it has any.
+    any: Vec<u64>,
+    /// No hole is newer.
+    newest: Instant,
+}
+
+/// Holes above an item, with one set and with 2^1, 2^2, …, at most 255.
+pub(crate) type Above<const W: usize> = (u32, [u8; W]);
+
+/// A set among all those of all set counts.
+fn number(bits: u32, line: u64) -> u32 {
+    1 << bits | (line as u32 & ((1 << bits) - 1))
+}
+
+impl<const W: usize> Holes<W> {
+    pub(crate) fn new(set_bits: u32, ways: u32) -> Self {
+        let (all, sets) = (Times::default(), HashMap::default());
+        Self { set_bits, ways: ways as usize, all, sets, any: vec![0; (2_usize << set_bits).div_ceil(64)], newest: 0 }
+    }
+
+    /// Whether an item of this time may have a hole above it; an item that is not there, of time 0.
+    #[inline(always)]
+    pub(crate) fn may_be_above(&self, last: Instant) -> bool {
+        last < self.newest
+    }
+
+    fn has(&self, set: u32) -> bool {
+        self.any[set as usize / 64] >> (set % 64) & 1 != 0
+    }
+
+    /// A line is referenced that was last referenced at `found`, or is not there. Each topmost hole above it goes; where there
+    /// was one, another is left at its old place.
+    pub(crate) fn reference(&mut self, line: u64, found: Option<Instant>) -> Above<W> {
+        let last = found.unwrap_or(0);
+        let mut above = (0, [0; W]);
+        above.0 = self.all.newer(last) as u32;
+        if above.0 > 0 {
+            self.all.pop();
+            found.into_iter().for_each(|last| self.all.insert(last));
+        }
+        for bits in 1..=self.set_bits {
+            let set = number(bits, line);
+            if !self.has(set) {
+                continue;
+            }
+            let Some(times) = self.sets.get_mut(&set) else { continue };
+            let newer = times.len() - times.partition_point(|&time| time < last);
+            above.1[bits as usize - 1] = newer.min(255) as u8;
+            if newer > 0 {
+                times.pop();
+                if found.is_some() {
+                    times.insert(times.len() + 1 - newer, last);
+                }
+                if times.is_empty() {
+                    self.sets.remove(&set);
+                    self.any[set as usize / 64] &= !(1 << (set % 64));
+                }
+            }
+        }
+        if self.sets.is_empty() && self.all.len == 0 {
+            self.newest = 0;
+        }
+        above
+    }
+
+    /// How many holes stand above an item.
+    pub(crate) fn above(&self, line: u64, last: Instant) -> Above<W> {
+        let mut above = (self.all.newer(last) as u32, [0; W]);
+        for bits in 1..=self.set_bits {
+            let set = number(bits, line);
+            if let Some(times) = self.sets.get(&set).filter(|_| self.has(set)) {
+                let newer = times.len() - times.partition_point(|&time| time < last);
+                above.1[bits as usize - 1] = newer.min(255) as u8;
+            }
+        }
+        above
+    }
+
+    /// A line is taken away: it becomes a hole at every set count.
+    pub(crate) fn insert(&mut self, line: u64, last: Instant) {
+        self.newest = self.newest.max(last);
+        self.all.insert(last);
+        for bits in 1..=self.set_bits {
+            let set = number(bits, line);
+            self.any[set as usize / 64] |= 1 << (set % 64);
+            let times = self.sets.entry(set).or_default();
+            times.insert(times.partition_point(|&time| time < last), last);
+            if times.len() > self.ways {
+                times.remove(0);
+            }
+        }
+    }
+}
+
+/// Times in order, in pieces that are short to move.
+#[derive(Clone, Debug, Default)]
+struct Times {
+    /// Ascending; none is empty.
+    pieces: Vec<Vec<Instant>>,
+    len: usize,
+}
+
+impl Times {
+    const PIECE: usize = 512;
+
+    /// How many are newer than `last`.
+    fn newer(&self, last: Instant) -> usize {
+        let mut newer = 0;
+        for piece in self.pieces.iter().rev() {
+            let older = piece.partition_point(|&time| time < last);
+            newer += piece.len() - older;
+            if older > 0 {
+                break;
+            }
+        }
+        newer
+    }
+
+    fn pop(&mut self) {
+        let Some(last) = self.pieces.last_mut() else { return };
+        self.len -= last.pop().map_or(0, |_| 1);
+        if last.is_empty() {
+            self.pieces.pop();
+        }
+    }
+
+    fn insert(&mut self, time: Instant) {
+        self.len += 1;
+        let at = self.pieces.partition_point(|piece| piece[0] < time).saturating_sub(1);
+        let Some(piece) = self.pieces.get_mut(at) else { return self.pieces.push(vec![time]) };
+        piece.insert(piece.partition_point(|&other| other < time), time);
+        if piece.len() > Self::PIECE {
+            let rest = piece.split_off(Self::PIECE / 2);
+            self.pieces.insert(at + 1, rest);
+        }
+    }
+}

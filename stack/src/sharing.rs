@@ -1,0 +1,277 @@
+//! What other threads' stores do to the stack of one: lines are taken away, and what is counted of that.
+//!
+//! Kept only of stacks whose lines can be taken away ([`crate::Stack::share`]); others have none of this and pay nothing.
+
+use crate::counts::{Binned, Bins};
+use crate::held::{Entry, HELD};
+use crate::holes::{Holes, Instant};
+use crate::lines::{Id, REGION};
+use crate::{Bucket, Limits, boxed};
+use std::collections::HashMap;
+
+/// Where a line stands: items above it, lines and holes, by set count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// With one set.
+    pub full: u32,
+    /// With 2^a sets, a = 1, 2, …, at index a - 1: cut off at `max_ways` or beyond; 0 beyond `max_set_bits`.
+    pub by_set: [u8; Limits::MOST_SET_BITS as usize],
+}
+
+impl Position {
+    pub(crate) fn new<const W: usize>(full: u32, by_set: &[u8; W]) -> Self {
+        let mut all = [0; Limits::MOST_SET_BITS as usize];
+        all[..W].copy_from_slice(by_set);
+        Self { full, by_set: all }
+    }
+
+    /// The lesser at each set count.
+    #[must_use]
+    pub fn min(mut self, other: &Self) -> Self {
+        self.full = self.full.min(other.full);
+        self.by_set.iter_mut().zip(other.by_set).for_each(|(mine, other)| *mine = other.min(*mine));
+        self
+    }
+
+    pub(crate) fn max(mut self, other: &Self) -> Self {
+        self.full = self.full.max(other.full);
+        self.by_set.iter_mut().zip(other.by_set).for_each(|(mine, other)| *mine = other.max(*mine));
+        self
+    }
+}
+
+/// Counts by a position or distance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ByPosition {
+    /// One set: bins ascending, no empty ones.
+    pub full: Vec<Binned>,
+    /// 2^a sets, a = 1, 2, …: index p below `max_ways` is the position, index `max_ways` all from there on.
+    pub sets: Vec<Vec<u64>>,
+}
+
+/// What is counted of sharing, section 5 of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A reference found its line taken away: by the position it had then.
+    Lost,
+    /// A line of this stack was taken away, by its position.
+    Received,
+    /// A store took a line of another stack away, by its position there.
+    Sent,
+    /// A reference that another stack could serve, by the least position of the line in the others.
+    Remote,
+    /// The same references by their own distance, where there is one.
+    Own,
+    /// A dirty line of this stack was read or written by another, by the greatest distance since its store.
+    Dirty,
+}
+
+/// The counts of one bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    /// References that found their line taken away, by the position it had then.
+    pub lost: ByPosition,
+    /// Lines that others' stores took away, by position.
+    pub received: ByPosition,
+    /// Lines of others that stores took away, by their position there.
+    pub sent: ByPosition,
+    /// References that another stack could serve, by the least position of the line there, where that is less than the
+    /// distance here.
+    pub remote: ByPosition,
+    /// The same references by the distance here, where there is one.
+    pub own: ByPosition,
+    /// Dirty lines that another read or wrote, by the greatest distance since the store, the position then included.
+    pub dirty: ByPosition,
+}
+
+/// Counts by position while running.
+#[derive(Clone, Debug)]
+struct Tally {
+    full: Bins,
+    sets: Vec<Vec<u64>>,
+}
+
+const EVENTS: usize = Event::Dirty as usize + 1;
+
+/// All events of one bucket, made when first counted.
+#[derive(Clone, Debug, Default)]
+struct Tallies([Option<Box<Tally>>; EVENTS]);
+
+/// Of a stack whose lines can be taken away.
+#[derive(Clone, Debug)]
+pub(crate) struct Sharing<const W: usize> {
+    limits: Limits,
+    /// The time of the next reference.
+    now: Instant,
+    /// When each held line was last referenced.
+    held: Box<[Instant; HELD]>,
+    /// By id, of lines that are not held: when they were last referenced, 0 if never, or [`LOST`].
+    lines: Vec<Box<[Instant]>>,
+    /// Where lines stood that were taken away and not referenced since.
+    lost: HashMap<Id, Position>,
+    pub(crate) holes: Holes<W>,
+    counts: Vec<Tallies>,
+}
+
+const LOST: Instant = Instant::MAX;
+
+/// What is known of a line that is not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Never referenced.
+    Never,
+    /// Taken away since.
+    Lost,
+    /// Here, last referenced then.
+    At(Instant),
+}
+
+impl<const W: usize> Sharing<W> {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            now: 1,
+            held: boxed::array(0),
+            lines: Vec::new(),
+            lost: HashMap::new(),
+            holes: Holes::new(limits.max_set_bits, limits.max_ways),
+            counts: Vec::new(),
+        }
+    }
+
+    /// A line in the upper tiers is referenced now; returns when it was before.
+    #[inline(always)]
+    pub(crate) fn touch(&mut self, entry: Entry) -> Instant {
+        self.now += 1;
+        std::mem::replace(&mut self.held[usize::from(entry) % HELD], self.now - 1)
+    }
+
+    /// When a line in the upper tiers was last referenced.
+    pub(crate) fn held(&self, entry: Entry) -> Instant {
+        self.held[usize::from(entry)]
+    }
+
+    /// What is known of a line that is in no upper tier.
+    #[inline(always)]
+    pub(crate) fn known(&self, id: Id) -> Known {
+        match self.lines.get(id as usize / REGION).map_or(0, |region| region[id as usize % REGION]) {
+            0 => Known::Never,
+            LOST => Known::Lost,
+            last => Known::At(last),
+        }
+    }
+
+    fn note(&mut self, id: Id, last: Instant) {
+        let region = id as usize / REGION;
+        if region >= self.lines.len() {
+            self.lines.resize_with(region + 1, || vec![0; REGION].into_boxed_slice());
+        }
+        self.lines[region][id as usize % REGION] = last;
+    }
+
+    /// A line leaves the upper tiers, where it was last referenced at `last`.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self, id: Id, last: Instant) {
+        self.note(id, last);
+    }
+
+    /// The same for a line of the older tier before there was any of this, oldest first.
+    pub(crate) fn begin_older(&mut self, id: Id) {
+        self.now += 1;
+        self.note(id, self.now - 1);
+    }
+
+    /// A line that stood at `position` was taken away.
+    pub(crate) fn lose(&mut self, id: Id, position: Position) {
+        self.note(id, LOST);
+        self.lost.insert(id, position);
+    }
+
+    /// A line that was lost comes back.
+    pub(crate) fn come_back(&mut self, id: Id, bucket: Bucket, weight: u64) {
+        if let Some(position) = self.lost.remove(&id) {
+            self.count(Event::Lost, bucket, &position, weight);
+        }
+    }
+
+    fn tally(&mut self, event: Event, bucket: Bucket) -> Option<&mut Tally> {
+        let index = usize::from(bucket.0).checked_sub(1)?;
+        if index >= self.counts.len() {
+            self.counts.resize_with(index + 1, Tallies::default);
+        }
+        let Limits { max_set_bits, max_ways } = self.limits;
+        let make = || {
+            let sets = vec![vec![0; max_ways as usize + 1]; max_set_bits as usize];
+            Box::new(Tally { full: Bins::default(), sets })
+        };
+        Some(self.counts[index].0[event as usize].get_or_insert_with(make))
+    }
+
+    pub(crate) fn count(&mut self, event: Event, bucket: Bucket, at: &Position, weight: u64) {
+        let most = self.limits.max_ways as usize;
+        if let Some(tally) = self.tally(event, bucket) {
+            tally.full.add(at.full.into(), weight);
+            for (row, &p) in tally.sets.iter_mut().zip(&at.by_set) {
+                row[usize::from(p).min(most)] += weight;
+            }
+        }
+    }
+
+    /// A reference to a line that another stack holds at `there`; here it stands at `own`, or nowhere.
+    pub(crate) fn count_remote(&mut self, bucket: Bucket, there: &Position, own: Option<&Position>, weight: u64) {
+        let most = self.limits.max_ways as usize;
+        if own.is_none_or(|own| there.full < own.full)
+            && let Some(tally) = self.tally(Event::Remote, bucket)
+        {
+            tally.full.add(there.full.into(), weight);
+        }
+        if let Some(own) = own.filter(|own| there.full < own.full)
+            && let Some(tally) = self.tally(Event::Own, bucket)
+        {
+            tally.full.add(own.full.into(), weight);
+        }
+        for index in 0..self.limits.max_set_bits as usize {
+            let p = usize::from(there.by_set[index]).min(most);
+            let d = own.map(|own| usize::from(own.by_set[index]).min(most));
+            if d.is_some_and(|d| p >= d) {
+                continue;
+            }
+            if let Some(tally) = self.tally(Event::Remote, bucket) {
+                tally.sets[index][p] += weight;
+            }
+            if let (Some(d), Some(tally)) = (d, self.tally(Event::Own, bucket)) {
+                tally.sets[index][d] += weight;
+            }
+        }
+    }
+
+    /// What was counted, by bucket.
+    pub(crate) fn counts(&self) -> Vec<(Bucket, Shared)> {
+        let counted = self.counts.iter().zip(1..).filter(|(tallies, _)| tallies.0.iter().any(Option::is_some));
+        counted
+            .map(|(tallies, bucket)| {
+                let of = |event: Event| {
+                    let tally = tallies.0[event as usize].as_ref();
+                    tally.map_or_else(ByPosition::default, |tally| ByPosition {
+                        full: tally.full.binned(),
+                        sets: tally.sets.iter().map(|row| trimmed(row)).collect(),
+                    })
+                };
+                let shared = Shared {
+                    lost: of(Event::Lost),
+                    received: of(Event::Received),
+                    sent: of(Event::Sent),
+                    remote: of(Event::Remote),
+                    own: of(Event::Own),
+                    dirty: of(Event::Dirty),
+                };
+                (Bucket(bucket), shared)
+            })
+            .collect()
+    }
+}
+
+/// Without the zeros at its end.
+fn trimmed(row: &[u64]) -> Vec<u64> {
+    row[..row.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1)].to_vec()
+}

@@ -1,0 +1,341 @@
+//! Stacks of several threads: what the references of one do to the stacks of the others.
+//!
+//! References come in chunks of one thread, and the order of the chunks is the order of events. While a chunk is taken,
+//! the other stacks stand still but for what it does to them, and to take a line away moves no other line. So each
+//! line of the chunk is looked up in the other stacks once.
+
+use crate::engine::{Core, Stack, Width};
+use crate::lines::REGION_BITS;
+use crate::sharing::{Event, Known, Position, Shared, Sharing};
+use crate::simd::{self, Task, Vector};
+use crate::sink::{Outcome, Sink};
+use crate::{Bucket, Chunk, Engine as _};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+
+impl Stack {
+    /// Lines a region has; see [`Stack::regions`].
+    pub const REGION: u64 = 1 << REGION_BITS;
+
+    /// From now on lines can be taken away by other stacks' stores. What was referenced before stands as it did.
+    pub fn share(&mut self) {
+        match &mut self.core {
+            Width::Usual(core) => core.share(),
+            Width::Wide(core) => core.share(),
+        }
+    }
+
+    /// All lines that were ever referenced lie in these regions: numbers of lines divided by [`Stack::REGION`].
+    #[must_use]
+    pub fn regions(&self) -> &[u64] {
+        match &self.core {
+            Width::Usual(core) => core.lines.regions(),
+            Width::Wide(core) => core.lines.regions(),
+        }
+    }
+
+    /// Whether a line was ever referenced.
+    #[must_use]
+    pub fn saw(&self, line: u64) -> bool {
+        match &self.core {
+            Width::Usual(core) => core.saw(line),
+            Width::Wide(core) => core.saw(line),
+        }
+    }
+
+    /// Where a line stands; `None`: it is not here.
+    #[must_use]
+    pub fn position(&self, line: u64) -> Option<Position> {
+        match &self.core {
+            Width::Usual(core) => simd::run(Find { core, line }, self.instructions),
+            Width::Wide(core) => simd::run(Find { core, line }, self.instructions),
+        }
+    }
+
+    /// What sharing did, by bucket.
+    #[must_use]
+    pub fn shared(&self) -> Vec<(Bucket, Shared)> {
+        match &self.core {
+            Width::Usual(core) => core.sharing.as_ref().map_or_else(Vec::new, |sharing| sharing.counts()),
+            Width::Wide(core) => core.sharing.as_ref().map_or_else(Vec::new, |sharing| sharing.counts()),
+        }
+    }
+
+    /// Takes a chunk, as [`crate::Engine::feed_chunk`], beside the stacks of other threads. Those lines that others may hold
+    /// are the ones for which `elsewhere` says so; all stacks must be shared ones. With a sink the chunk must have sites.
+    ///
+    /// # Panics
+    /// If there is a sink, but no sites.
+    pub fn feed_beside(
+        &mut self,
+        others: &mut [&mut Self],
+        chunk: Chunk<'_>,
+        bucket: Bucket,
+        elsewhere: impl Fn(u64) -> bool,
+        sink: Option<&mut dyn Sink>,
+    ) {
+        let mut beside = Beside { chunk, common: Vec::new(), of: Vec::new(), served: Vec::new(), sink };
+        beside.look(others, elsewhere);
+        if beside.common.is_empty() {
+            return match beside.sink {
+                Some(sink) => self.feed_to(chunk, bucket, sink),
+                None => self.feed_chunk(chunk, bucket),
+            };
+        }
+        let numbers: Vec<u32> = (0..chunk.references.len() as u32).collect();
+        self.feed_to(Chunk { sites: &numbers, ..chunk }, bucket, &mut beside);
+        let Beside { common, served, .. } = beside;
+        for Served { common: index, own, times } in served {
+            self.count(|counts| counts.remote(bucket, &common[index as usize].there, own.as_ref(), times.into()));
+        }
+        for line in common.iter().filter(|line| line.stored) {
+            for other in &mut *others {
+                if let Some(position) = other.take_away(line.line, bucket) {
+                    self.count(|counts| counts.event(Event::Sent, bucket, &position));
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, count: impl FnMut(&mut dyn Counting)) {
+        let sharing: Option<&mut dyn Counting> = match &mut self.core {
+            Width::Usual(core) => core.sharing.as_deref_mut().map(|sharing| sharing as _),
+            Width::Wide(core) => core.sharing.as_deref_mut().map(|sharing| sharing as _),
+        };
+        sharing.into_iter().for_each(count);
+    }
+
+    /// A store elsewhere takes a line away; where it stood.
+    fn take_away(&mut self, line: u64, bucket: Bucket) -> Option<Position> {
+        match &mut self.core {
+            Width::Usual(core) => simd::run(TakeAway { core, line, bucket }, self.instructions),
+            Width::Wide(core) => simd::run(TakeAway { core, line, bucket }, self.instructions),
+        }
+    }
+
+    /// Another stack references a line: if it is dirty here, it is so no more.
+    fn clean(&mut self, line: u64) {
+        match &mut self.core {
+            Width::Usual(core) => simd::run(Clean { core, line }, self.instructions),
+            Width::Wide(core) => simd::run(Clean { core, line }, self.instructions),
+        }
+    }
+}
+
+/// What a stack counts, whatever its width.
+trait Counting {
+    fn event(&mut self, event: Event, bucket: Bucket, at: &Position);
+    fn remote(&mut self, bucket: Bucket, there: &Position, own: Option<&Position>, weight: u64);
+}
+
+impl<const W: usize> Counting for Sharing<W> {
+    fn event(&mut self, event: Event, bucket: Bucket, at: &Position) {
+        self.count(event, bucket, at, 1);
+    }
+
+    fn remote(&mut self, bucket: Bucket, there: &Position, own: Option<&Position>, weight: u64) {
+        self.count_remote(bucket, there, own, weight);
+    }
+}
+
+/// A line of a chunk that others hold.
+struct Common {
+    line: u64,
+    /// The least position in the others.
+    there: Position,
+    /// Whether the chunk stored it, so that the others hold it no more.
+    stored: bool,
+}
+
+/// A reference, or several alike, while the others held the line.
+struct Served {
+    common: u32,
+    own: Option<Position>,
+    times: u32,
+}
+
+/// A chunk on its way.
+struct Beside<'a, 'b> {
+    chunk: Chunk<'a>,
+    common: Vec<Common>,
+    /// For each reference the number of its line in `common`.
+    of: Vec<u32>,
+    served: Vec<Served>,
+    sink: Option<&'b mut dyn Sink>,
+}
+
+/// No number.
+const NONE: u32 = u32::MAX;
+
+impl Beside<'_, '_> {
+    /// Finds the lines that others hold. Those that are dirty there are passed on, whether the chunk loads or stores them.
+    fn look(&mut self, others: &mut [&mut Stack], elsewhere: impl Fn(u64) -> bool) {
+        let mut known = HashMap::new();
+        for (index, line) in self.chunk.references.iter().map(|reference| reference.line()).enumerate() {
+            if !elsewhere(line) {
+                continue;
+            }
+            let number = match known.entry(line) {
+                Slot::Occupied(entry) => *entry.get(),
+                Slot::Vacant(entry) => {
+                    others.iter_mut().for_each(|other| other.clean(line));
+                    let there = others.iter().filter_map(|other| other.position(line)).reduce(|a, b| a.min(&b));
+                    let number = there.map_or(NONE, |there| {
+                        self.common.push(Common { line, there, stored: false });
+                        self.common.len() as u32 - 1
+                    });
+                    *entry.insert(number)
+                }
+            };
+            if number != NONE {
+                self.of.resize(self.chunk.references.len(), NONE);
+                self.of[index] = number;
+            }
+        }
+    }
+}
+
+impl Sink for Beside<'_, '_> {
+    fn take(&mut self, outcomes: &[Outcome]) {
+        for outcome in outcomes {
+            let number = self.of[outcome.site as usize];
+            let Some(common) = self.common.get_mut(number as usize).filter(|common| !common.stored) else { continue };
+            common.stored = outcome.store;
+            let own =
+                (!outcome.cold && !outcome.lost).then_some(Position { full: outcome.full, by_set: outcome.by_set });
+            self.served.push(Served { common: number, own, times: outcome.times });
+        }
+        if let Some(sink) = &mut self.sink {
+            let sites = self.chunk.sites;
+            let outcomes: Vec<_> =
+                outcomes.iter().map(|outcome| Outcome { site: sites[outcome.site as usize], ..*outcome }).collect();
+            sink.take(&outcomes);
+        }
+    }
+}
+
+struct Find<'a, const W: usize> {
+    core: &'a Core<W>,
+    line: u64,
+}
+
+impl<const W: usize> Task for Find<'_, W> {
+    type Answer = Option<Position>;
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> Self::Answer {
+        self.core.find::<V>(self.line).map(|found| found.position)
+    }
+}
+
+struct TakeAway<'a, const W: usize> {
+    core: &'a mut Core<W>,
+    line: u64,
+    bucket: Bucket,
+}
+
+impl<const W: usize> Task for TakeAway<'_, W> {
+    type Answer = Option<Position>;
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> Self::Answer {
+        self.core.take_away::<V>(self.line, self.bucket)
+    }
+}
+
+struct Clean<'a, const W: usize> {
+    core: &'a mut Core<W>,
+    line: u64,
+}
+
+impl<const W: usize> Task for Clean<'_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        if let Some(found) = self.core.find::<V>(self.line) {
+            self.core.clean::<V>(&found);
+        }
+    }
+}
+
+/// A line that is here.
+struct Found {
+    held: Option<u16>,
+    id: u32,
+    position: Position,
+    last: u64,
+}
+
+impl<const W: usize> Core<W> {
+    fn share(&mut self) {
+        if self.sharing.is_some() {
+            return;
+        }
+        let mut sharing = Box::new(Sharing::new(self.limits));
+        self.older.oldest_first().for_each(|id| sharing.begin_older(id));
+        for entry in self.recent.oldest_first().into_iter().chain(self.newest.oldest_first()) {
+            sharing.touch(entry);
+        }
+        self.sharing = Some(sharing);
+    }
+
+    fn saw(&self, line: u64) -> bool {
+        // It enters the older tier when it leaves the others.
+        self.held.find(line).is_some() || self.lines.find(line).is_some_and(|id| self.lines.get(id).last != 0)
+    }
+
+    #[inline(always)]
+    fn find<V: Vector>(&self, line: u64) -> Option<Found> {
+        let sharing = self.sharing.as_ref()?;
+        let (id, held) = (self.lines.find(line)?, self.held.find(line));
+        let last = match (held, sharing.known(id)) {
+            (Some(entry), _) => sharing.held(entry),
+            (None, Known::At(last)) => last,
+            _ => return None,
+        };
+        let (full, mut by_set) = self.depth::<V>(line, held, id);
+        let above = sharing.holes.above(line, last);
+        V::add(&mut by_set, &above.1);
+        Some(Found { held, id, position: Position::new(full + above.0, &by_set), last })
+    }
+
+    #[inline(always)]
+    fn take_away<V: Vector>(&mut self, line: u64, bucket: Bucket) -> Option<Position> {
+        let found = self.find::<V>(line)?;
+        self.clean::<V>(&found);
+        match found.held {
+            Some(entry) => {
+                match self.held.slot(entry) {
+                    slot @ ..crate::newest::NEWEST => self.newest.remove(slot),
+                    slot => self.recent.remove(slot - crate::newest::NEWEST),
+                }
+                self.held.remove(entry);
+            }
+            None => self.older.remove::<V>(&mut self.lines, line, found.id),
+        }
+        let sharing = self.sharing.as_mut()?;
+        sharing.lose(found.id, found.position);
+        sharing.holes.insert(line, found.last);
+        sharing.count(Event::Received, bucket, &found.position, 1);
+        Some(found.position)
+    }
+
+    /// A line passes its dirt on.
+    #[inline(always)]
+    fn clean<V: Vector>(&mut self, found: &Found) {
+        let state = self.state::<V>(found.held, found.id);
+        if state.dirty == 0 {
+            return;
+        }
+        if let Some(entry) = found.held {
+            *self.held.since(entry) = crate::held::Since::now(None);
+        }
+        let line = self.lines.get_mut(found.id);
+        (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, 0);
+        let at = Position::new(state.greatest_full, &state.greatest).max(&found.position);
+        if let Some(sharing) = &mut self.sharing {
+            sharing.count(Event::Dirty, Bucket(state.dirty - 1), &at, 1);
+        }
+    }
+}
