@@ -13,7 +13,7 @@ use std::{ffi::OsString, path::PathBuf};
 #[command(
     name = "bf",
     version,
-    after_help = "Exit codes: 0 done, 1 a file or the system is at fault, 2 the command line is."
+    after_help = "Exit codes: 0 done, 1 a file or the system is at fault, 2 the command line is, 3 this computer lacks what it takes."
 )]
 pub struct Arguments {
     /// What to do.
@@ -40,6 +40,10 @@ pub enum Command {
     Run(RunArguments),
     /// List the machines that --machine knows by name
     Machines(MachinesArguments),
+    /// Say what can be measured on this computer, and for what cannot, why and the mend
+    Doctor(crate::measure::args::DoctorArguments),
+    /// Measure what this computer's memory really does
+    Machine(crate::measure::args::MachineArguments),
     /// Print a completion script
     Completions {
         /// For which shell

@@ -10,6 +10,8 @@ pub enum Failure {
     Usage(String),
     /// A file or the system did not play along.
     Failed(String),
+    /// This computer has not what it takes.
+    Absent(String),
     /// A program could not be started: the code a shell would give.
     NotStarted(u8, String),
     /// The reader of stdout went away.
@@ -28,6 +30,7 @@ impl Failure {
             Self::Pipe => 0,
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
+            Self::Absent(_) => 3,
             Self::NotStarted(code, _) => *code,
         }
     }
@@ -36,7 +39,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(message) | Self::Failed(message) | Self::NotStarted(_, message) => f.write_str(message),
+            Self::Usage(message) | Self::Failed(message) | Self::Absent(message) | Self::NotStarted(_, message) => {
+                f.write_str(message)
+            }
             Self::Pipe => f.write_str("nobody reads the output"),
         }
     }
@@ -80,5 +85,11 @@ impl From<MachineError> for Failure {
             MachineError::Unknown { .. } => Self::Usage(error.to_string()),
             _ => Self::Failed(error.to_string()),
         }
+    }
+}
+
+impl From<bf_machine::Error> for Failure {
+    fn from(error: bf_machine::Error) -> Self {
+        if error.is_absence() { Self::Absent(error.to_string()) } else { Self::Failed(error.to_string()) }
     }
 }

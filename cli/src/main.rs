@@ -1,7 +1,8 @@
 //! `bf`: asks profiles what caches would have done, and makes profiles from traces.
 //!
 //! Comes in: a command line, profiles, traces, machine descriptions. Goes out: answers on stdout, one-line errors and
-//! remarks on stderr. Everything that is computed is computed in `postproc`; here are only words, tables and files.
+//! remarks on stderr. What is computed is computed in `postproc`, what is measured in `machine`; here are only words, tables
+//! and files.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -9,6 +10,7 @@ mod failure;
 mod generate;
 mod input;
 mod machine;
+mod measure;
 mod merge;
 mod output;
 mod plot;
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => trace::command(&arguments),
         Command::Run(arguments) => run::command(&arguments),
         Command::Machines(arguments) => machine::command(&arguments),
+        Command::Doctor(arguments) => measure::doctor(&arguments),
+        Command::Machine(arguments) => measure::machine(&arguments),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(&out),
     };

@@ -1,0 +1,157 @@
+//! The command lines of `bf doctor` and `bf machine`.
+
+use crate::args::{Format, Output};
+use bf_machine::sys::{
+    pages::Pages,
+    stream::{Operation, WIDTHS},
+};
+use bf_postproc::size;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// `bf doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArguments {
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `bf machine`
+#[derive(Debug, Args)]
+pub struct MachineArguments {
+    /// What to find out.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What to find out.
+#[derive(Debug, Subcommand)]
+pub enum What {
+    /// Caches, cores, memory nodes and page sizes; as JSON a hierarchy that `--machine` takes
+    Topology(TopologyArguments),
+    /// Latency of dependent loads against size
+    Latency(LatencyArguments),
+    /// Bandwidth by operation, width of instructions, size and number of threads
+    Bandwidth(BandwidthArguments),
+}
+
+/// How to measure, and how to say it.
+#[derive(Debug, Args)]
+pub struct Measuring {
+    /// CPUs to use, in this order, such as 0,2 or 0-3; without: those the process may use, one of each core first
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub cpus: Option<Cpus>,
+    /// Pages to measure on; what was got is part of the answer
+    #[arg(long, value_enum, default_value_t)]
+    pub pages: PagesArgument,
+    /// Rounds after which a figure that has not settled is called unstable
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u16).range(3..=1000))]
+    pub rounds: u16,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// CPUs of a list, wrapped so that clap takes a list as one value.
+#[derive(Clone, Debug)]
+pub struct Cpus(pub Vec<u32>);
+
+fn cpus(text: &str) -> Result<Cpus, String> {
+    match bf_machine::topology::list(text) {
+        Some(cpus) if !cpus.is_empty() => Ok(Cpus(cpus)),
+        _ => Err(format!("`{text}` is no list of CPUs such as 0,2 or 0-3")),
+    }
+}
+
+/// Which pages to ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PagesArgument {
+    /// The system's small ones
+    Base,
+    /// 2 MiB: reserved ones, else transparent ones, else small ones
+    #[default]
+    Large,
+    /// 1 GiB: reserved ones, else as large
+    Giant,
+}
+
+impl From<PagesArgument> for Pages {
+    fn from(pages: PagesArgument) -> Self {
+        match pages {
+            PagesArgument::Base => Self::Base,
+            PagesArgument::Large => Self::Large,
+            PagesArgument::Giant => Self::Giant,
+        }
+    }
+}
+
+/// `bf machine topology`
+#[derive(Debug, Args)]
+pub struct TopologyArguments {
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Which sizes to go through.
+#[derive(Debug, Args)]
+pub struct Span {
+    /// Greatest size; without: eight times the last cache, at least 64M and at most 1G
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub max_size: Option<usize>,
+    /// Draw the figures against size, into a file that ends in .svg
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+fn bytes(text: &str) -> Result<usize, String> {
+    let bytes = size::parse(text).and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.filter(|bytes| *bytes >= 4096).ok_or_else(|| format!("`{text}` is no size of at least 4K"))
+}
+
+/// `bf machine latency`
+#[derive(Debug, Args)]
+pub struct LatencyArguments {
+    #[command(flatten)]
+    pub measuring: Measuring,
+    #[command(flatten)]
+    pub span: Span,
+}
+
+/// `bf machine bandwidth`
+#[derive(Debug, Args)]
+pub struct BandwidthArguments {
+    #[command(flatten)]
+    pub measuring: Measuring,
+    #[command(flatten)]
+    pub span: Span,
+    /// Operations, by comma; without: all
+    #[arg(long, value_delimiter = ',', value_parser = operation)]
+    pub operation: Vec<Operation>,
+    /// Bits of an instruction's operand, by comma: 64, 128, 256, 512; without: all this processor has
+    #[arg(long, value_delimiter = ',', value_parser = width)]
+    pub width: Vec<u32>,
+}
+
+fn operation(text: &str) -> Result<Operation, String> {
+    Operation::ALL
+        .into_iter()
+        .find(|operation| operation.name() == text)
+        .ok_or_else(|| format!("`{text}` is none of {}", Operation::ALL.map(Operation::name).join(", ")))
+}
+
+fn width(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|width| WIDTHS.contains(width))
+        .ok_or_else(|| format!("`{text}` is none of 64, 128, 256, 512"))
+}
+
+impl What {
+    /// How the answer goes out.
+    pub fn format(&self) -> Format {
+        match self {
+            Self::Topology(arguments) => arguments.output.format,
+            Self::Latency(arguments) => arguments.measuring.output.format,
+            Self::Bandwidth(arguments) => arguments.measuring.output.format,
+        }
+    }
+}

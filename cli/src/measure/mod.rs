@@ -1,0 +1,10 @@
+//! `bf doctor` and `bf machine`: what this computer's memory really does.
+
+pub mod args;
+mod doctor;
+mod figures;
+mod plot;
+mod topology;
+
+pub use doctor::command as doctor;
+pub use figures::command as machine;

@@ -1,0 +1,79 @@
+//! What a machine was found to be: one document, of which a measurement fills its part. `docs/machine.md` has the schema.
+
+use crate::{
+    bandwidth, latency,
+    session::{Clock, Session},
+    topology::{Cache, Cpu, Node, PageSizes, Topology},
+    witness::Identity,
+};
+use serde::Serialize;
+
+/// The schema's name and version.
+pub const SCHEMA: &str = "bf.machine/1";
+
+/// Everything known of a machine. Parts that were not measured are left out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The machine, its caches apart.
+    pub machine: Machine,
+    /// Caches of the first CPU, nearest first: what `bf query --machine` reads.
+    pub caches: Vec<Cache>,
+    /// Latency against size.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub latency: Vec<latency::Point>,
+    /// Bandwidth against size, operation, width and number of threads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bandwidth: Vec<bandwidth::Point>,
+    /// What could not be measured, in sentences.
+    pub missing: Vec<String>,
+}
+
+/// A machine, its caches apart.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// The processor's own name.
+    pub cpu: String,
+    /// Vendor, family and model.
+    pub identity: Option<Identity>,
+    /// The hypervisor, if there is one.
+    pub hypervisor: Option<String>,
+    /// Logical CPUs.
+    pub cpus: Vec<Cpu>,
+    /// Memory nodes.
+    pub nodes: Vec<Node>,
+    /// Page sizes.
+    pub pages: PageSizes,
+    /// Where sysfs and CPUID differ.
+    pub differences: Vec<String>,
+    /// The clock, when something was measured.
+    pub clock: Option<Clock>,
+    /// CPUs that were measured, in the order of their use.
+    pub measured_on: Vec<u32>,
+}
+
+impl Document {
+    /// Of a machine of which nothing is measured yet.
+    #[must_use]
+    pub fn new(topology: &Topology, session: Option<&Session>) -> Self {
+        Self {
+            schema: SCHEMA,
+            machine: Machine {
+                cpu: topology.cpu.clone(),
+                identity: topology.identity.clone(),
+                hypervisor: topology.hypervisor.clone(),
+                cpus: topology.cpus.clone(),
+                nodes: topology.nodes.clone(),
+                pages: topology.pages.clone(),
+                differences: topology.differences.clone(),
+                clock: session.map(|session| session.clock),
+                measured_on: session.map(|session| session.cpus.clone()).unwrap_or_default(),
+            },
+            caches: topology.caches.clone(),
+            latency: Vec::new(),
+            bandwidth: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+}

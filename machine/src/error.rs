@@ -1,0 +1,65 @@
+//! Why a measurement cannot be made here.
+
+use nix::errno::Errno;
+use std::fmt;
+
+/// Why a measurement cannot be made here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The thread may not run on this CPU.
+    Pin {
+        /// The CPU.
+        cpu: u32,
+        /// What the system said.
+        errno: Errno,
+    },
+    /// There is not enough memory.
+    Memory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What the system said.
+        errno: Errno,
+    },
+    /// More CPUs are needed than this process may use.
+    Cpus {
+        /// For what.
+        what: &'static str,
+        /// How many.
+        needed: usize,
+        /// How many there are.
+        available: usize,
+    },
+    /// The machine has no performance counters that can be used; why, and the mend.
+    NoCounters(String),
+    /// A file of recorded counts has a mistake, or not what is asked of it.
+    Recording(String),
+}
+
+impl Error {
+    /// Whether the machine lacks something that another has, or that its administrator can give.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::Cpus { .. } | Self::NoCounters(_) | Self::Pin { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pin { cpu, errno } => write!(f, "CPU {cpu} cannot be used: {}", errno.desc()),
+            Self::Memory { bytes, errno } => {
+                write!(f, "no {} MiB of memory to measure with: {}", bytes >> 20, errno.desc())
+            }
+            Self::Cpus { what, needed, available } => {
+                write!(
+                    f,
+                    "{what} needs {needed} CPUs and this process may use {available}; `taskset -pc $$` lists them"
+                )
+            }
+            Self::NoCounters(why) => f.write_str(why),
+            Self::Recording(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,23 @@
+//! What this computer's memory really does: its caches and cores, how long loads take, how much moves in a second, and
+//! which of its performance counters may be believed.
+//!
+//! Comes in: the machine itself, by files of Linux, instructions and system calls, or what was recorded on another one.
+//! Goes out: figures with their quality. It never reads a profile, never needs root for what does not truly need it, and
+//! never says a figure that it did not measure.
+#![deny(unsafe_code)]
+
+pub mod bandwidth;
+pub mod counters;
+pub mod doctor;
+pub mod document;
+mod error;
+pub mod latency;
+pub mod session;
+pub mod stat;
+pub mod sys;
+pub mod topology;
+pub mod witness;
+
+pub use error::Error;
+pub use session::Session;
+pub use topology::Topology;

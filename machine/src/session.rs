@@ -1,0 +1,260 @@
+//! What all measurements need: threads that stay where they are put, the clock's rate, and an eye on disturbance.
+
+use crate::{
+    error::Error,
+    stat::Effort,
+    sys::{
+        clock::{spin_cycles, ticks},
+        pages::{Buffer, Pages},
+    },
+    topology::Topology,
+};
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    sys::resource::{UsageWho, getrusage},
+    unistd::Pid,
+};
+use serde::Serialize;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+/// How the clock and the core run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Clock {
+    /// Ticks of the processor's constant-rate counter in a nanosecond.
+    pub ticks_per_ns: f64,
+    /// Ticks between two readings with nothing between them.
+    pub overhead_ticks: f64,
+    /// Cycles of the core in a nanosecond (GHz), by a chain of additions: the fastest seen.
+    pub core_ghz: f64,
+}
+
+/// How long the clock is compared with the system's.
+const CALIBRATION: Duration = Duration::from_millis(20);
+
+impl Clock {
+    /// Compares the counter with the system's clock and with the core's own pace, in some 30 ms.
+    #[must_use]
+    pub fn calibrate() -> Self {
+        let (start, first) = (Instant::now(), ticks());
+        while start.elapsed() < CALIBRATION {
+            std::hint::spin_loop();
+        }
+        let (elapsed, last) = (start.elapsed(), ticks());
+        let ticks_per_ns = (last - first) as f64 / elapsed.as_nanos() as f64;
+        let overhead = (0..1000).map(|_| {
+            let begin = ticks();
+            ticks().saturating_sub(begin)
+        });
+        let overhead_ticks = overhead.min().unwrap_or(0) as f64;
+        Self { ticks_per_ns, overhead_ticks, core_ghz: core_ghz(ticks_per_ns) }
+    }
+
+    /// Nanoseconds of a span that was measured with two readings.
+    #[must_use]
+    pub fn ns(&self, ticks: u64) -> f64 {
+        (ticks as f64 - self.overhead_ticks).max(0.0) / self.ticks_per_ns
+    }
+}
+
+/// The core's pace now, by the fastest of some short chains of additions.
+fn core_ghz(ticks_per_ns: f64) -> f64 {
+    let paces = (0..64).map(|_| {
+        let begin = ticks();
+        let cycles = spin_cycles(100_000);
+        cycles as f64 / (ticks().saturating_sub(begin).max(1) as f64 / ticks_per_ns)
+    });
+    paces.fold(0.0, f64::max)
+}
+
+/// A machine to measure, and how.
+#[derive(Debug)]
+pub struct Session {
+    /// What it is.
+    pub topology: Topology,
+    /// CPUs that may be used, those to be used first in front.
+    pub cpus: Vec<u32>,
+    /// Its clock.
+    pub clock: Clock,
+    /// Pages to measure on.
+    pub pages: Pages,
+    /// How long to go on.
+    pub effort: Effort,
+    /// Most bytes that a measurement may take.
+    pub memory: usize,
+}
+
+impl Session {
+    /// Looks the machine over, and pins the calling thread to the first of `cpus`; without any to the first that it may
+    /// use.
+    ///
+    /// # Errors
+    /// One of `cpus` cannot be used.
+    pub fn begin(cpus: &[u32]) -> Result<Self, Error> {
+        let allowed = allowed_cpus();
+        let cpus = if cpus.is_empty() { by_core(&Topology::here(), &allowed) } else { cpus.to_vec() };
+        for cpu in cpus.iter().rev() {
+            pin(*cpu)?;
+        }
+        let memory = available_memory().map_or(1 << 30, |bytes| bytes / 4);
+        Ok(Self {
+            topology: Topology::here(),
+            cpus,
+            clock: Clock::calibrate(),
+            pages: Pages::default(),
+            effort: Effort::default(),
+            memory,
+        })
+    }
+
+    /// A buffer, on the node of the calling thread.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn buffer(&self, bytes: usize) -> Result<Buffer, Error> {
+        self.buffer_on(bytes, self.pages)
+    }
+
+    /// A buffer on pages of a certain size.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn buffer_on(&self, bytes: usize, pages: Pages) -> Result<Buffer, Error> {
+        Buffer::new(bytes, pages).map_err(|errno| Error::Memory { bytes, errno })
+    }
+
+    /// The CPU that measurements with one thread run on.
+    #[must_use]
+    pub fn first(&self) -> u32 {
+        self.cpus.first().copied().unwrap_or(0)
+    }
+
+    /// Two CPUs, on different cores if there are any.
+    ///
+    /// # Errors
+    /// There is only one.
+    pub fn two(&self, what: &'static str) -> Result<(u32, u32), Error> {
+        match self.cpus[..] {
+            [first, second, ..] => Ok((first, second)),
+            _ => Err(Error::Cpus { what, needed: 2, available: self.cpus.len() }),
+        }
+    }
+
+    /// Bytes that lie well within each data cache and well outside those above it, with the cache's name, and at the end
+    /// bytes that lie in memory.
+    #[must_use]
+    pub fn places(&self) -> Vec<(String, usize)> {
+        let mut places = Vec::new();
+        let mut above = 0;
+        for cache in self.topology.data_caches() {
+            let size = cache.size_bytes as usize;
+            let bytes = if size / 4 >= above * 4 && above > 0 { size / 4 } else { size / 2 };
+            if bytes > above {
+                places.push((cache.name.clone(), (bytes / 4096).max(1) * 4096));
+            }
+            above = above.max(size);
+        }
+        let far = (above * 4).max(64 << 20).min(self.memory / 4096 * 4096);
+        places.push(("memory".to_owned(), far));
+        places
+    }
+
+    /// The name of the nearest data cache that `bytes` fit in, or `memory`.
+    #[must_use]
+    pub fn level_of(&self, bytes: usize) -> &str {
+        self.topology
+            .data_caches()
+            .find(|cache| bytes as u64 <= cache.size_bytes)
+            .map_or("memory", |cache| cache.name.as_str())
+    }
+
+    /// Sizes for a curve: two for each doubling, from a quarter of the nearest cache to past the farthest.
+    #[must_use]
+    pub fn sizes(&self, most: Option<usize>) -> Vec<usize> {
+        let last = self.topology.last_size() as usize;
+        let most = most.unwrap_or((last * 8).clamp(64 << 20, 1 << 30)).min(self.memory);
+        let powers = (12..usize::BITS).map(|bits| 1usize << bits);
+        powers.flat_map(|size| [size, size / 2 * 3]).take_while(|size| *size <= most).collect()
+    }
+}
+
+/// One CPU of each core first, then the other hardware threads.
+fn by_core(topology: &Topology, allowed: &[u32]) -> Vec<u32> {
+    let rank = |cpu: &u32| {
+        let threads = topology.cpus.iter().find(|known| known.cpu == *cpu).map_or(&[][..], |known| &known.threads);
+        (threads.iter().filter(|other| allowed.contains(other)).position(|other| other == cpu).unwrap_or(0), *cpu)
+    };
+    let mut cpus = allowed.to_vec();
+    cpus.sort_by_key(rank);
+    cpus
+}
+
+/// CPUs that this thread may run on; the kernel's numbers.
+#[must_use]
+pub fn allowed_cpus() -> Vec<u32> {
+    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return vec![0] };
+    (0..CpuSet::count())
+        .filter(|cpu| set.is_set(*cpu).unwrap_or(false))
+        .filter_map(|cpu| u32::try_from(cpu).ok())
+        .collect()
+}
+
+/// Keeps the calling thread on one CPU.
+///
+/// # Errors
+/// It may not run there.
+pub fn pin(cpu: u32) -> Result<(), Error> {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+        .map_err(|errno| Error::Pin { cpu, errno })
+}
+
+/// How often this thread was made to wait for another so far.
+#[must_use]
+pub fn switches() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
+}
+
+/// What `work` returned, unless another thread had the CPU in between.
+pub fn undisturbed<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let before = switches();
+    let done = work();
+    (switches() == before).then_some(done)
+}
+
+/// Bytes that can be had without pushing anything out.
+#[must_use]
+pub fn available_memory() -> Option<usize> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Cpu;
+
+    #[test]
+    fn cores_come_before_hardware_threads() {
+        let mut topology = Topology::below(std::path::Path::new("/nowhere"));
+        let cpu = |cpu, threads: &[u32]| Cpu { cpu, core: 0, package: 0, node: 0, threads: threads.to_vec() };
+        topology.cpus = vec![cpu(0, &[0, 1]), cpu(1, &[0, 1]), cpu(2, &[2, 3]), cpu(3, &[2, 3])];
+        assert_eq!(by_core(&topology, &[0, 1, 2, 3]), [0, 2, 1, 3]);
+        assert_eq!(by_core(&topology, &[1, 2]), [1, 2]);
+    }
+
+    #[test]
+    fn a_session_begins_where_it_may() {
+        let allowed = allowed_cpus();
+        let session = Session::begin(&[]).unwrap();
+        assert!(allowed.contains(&session.first()));
+        assert!(session.clock.ticks_per_ns > 0.0 && session.clock.core_ghz > 0.0);
+        let places = session.places();
+        assert!(places.windows(2).all(|pair| pair[0].1 < pair[1].1), "{places:?}");
+        assert!(matches!(Session::begin(&[100_000]), Err(Error::Pin { cpu: 100_000, .. })));
+    }
+}

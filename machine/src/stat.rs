@@ -1,0 +1,167 @@
+//! From repeated measurements to one figure: rounds until three of them agree, or until it is said that they do not.
+
+use serde::Serialize;
+
+/// How long to go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Rounds after which a figure that has not settled is called unstable; at least 3.
+    pub rounds: usize,
+    /// Greatest distance between three rounds that agree, as a part of their figure.
+    pub tolerance: f64,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { rounds: 12, tolerance: 0.04 }
+    }
+}
+
+/// What stands for the samples of one round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// The least: for work that others can only make slower.
+    Least,
+    /// The median: for work that chance can make faster as well.
+    Median,
+}
+
+/// A figure with what is known of its quality, all in one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// The middle one of the three rounds that agree best.
+    pub value: f64,
+    /// Distance between the outer two of them.
+    pub spread: f64,
+    /// Least of all samples.
+    pub least: f64,
+    /// Median of all samples.
+    pub median: f64,
+    /// Rounds made.
+    pub rounds: usize,
+    /// Whether three rounds agreed.
+    pub stable: bool,
+}
+
+impl Figure {
+    /// The figure in another unit: every value times `factor`.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        Self {
+            value: self.value * factor,
+            spread: self.spread * factor,
+            least: self.least * factor,
+            median: self.median * factor,
+            ..self
+        }
+    }
+
+    /// `amount` by this figure, such as bytes by time: the greatest comes from the least.
+    #[must_use]
+    pub fn rate(self, amount: f64) -> Self {
+        let value = amount / self.value;
+        Self {
+            value,
+            spread: value * self.spread / self.value,
+            least: amount / self.median,
+            median: amount / self.median,
+            ..self
+        }
+    }
+}
+
+/// The median; `None` of nothing.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    quantile(values, 0.5)
+}
+
+/// The value that a part of all others lies below.
+#[must_use]
+pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    values.get((last as f64 * part).round() as usize).copied()
+}
+
+/// Calls `round` for samples until the figure settles. A round without samples (all were disturbed) counts as a round.
+/// `None` if no round had any.
+pub fn settle(effort: Effort, take: Take, mut round: impl FnMut() -> Vec<f64>) -> Option<Figure> {
+    let mut all = Vec::new();
+    let mut estimates: Vec<f64> = Vec::new();
+    let mut best = None;
+    for made in 1..=effort.rounds.max(3) {
+        let samples = round();
+        estimates.extend(match take {
+            Take::Least => quantile(&samples, 0.0),
+            Take::Median => median(&samples),
+        });
+        all.extend(samples);
+        estimates.sort_by(f64::total_cmp);
+        best = agreeing(&estimates, take).map(|(value, spread)| Figure {
+            value,
+            spread,
+            least: quantile(&all, 0.0).unwrap_or(value),
+            median: median(&all).unwrap_or(value),
+            rounds: made,
+            stable: estimates.len() >= 3 && spread <= effort.tolerance * value,
+        });
+        if best.is_some_and(|figure| figure.stable) {
+            break;
+        }
+    }
+    best
+}
+
+/// The three of sorted estimates that agree best, or the least three: their middle and their extent.
+fn agreeing(sorted: &[f64], take: Take) -> Option<(f64, f64)> {
+    let [first, .., last] = sorted else { return sorted.first().map(|only| (*only, 0.0)) };
+    let three = match take {
+        Take::Least => sorted.windows(3).next(),
+        Take::Median => sorted.windows(3).min_by(|a, b| (a[2] - a[0]).total_cmp(&(b[2] - b[0]))),
+    };
+    Some(three.map_or((*first, last - first), |three| (three[1], three[2] - three[0])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_rounds_that_agree_end_it() {
+        let rounds = [vec![9.0, 5.0], vec![5.1, 7.0], vec![40.0], vec![5.05, 80.0], vec![1.0]];
+        let mut next = rounds.iter().cloned();
+        let figure = settle(Effort { rounds: 9, tolerance: 0.04 }, Take::Least, || next.next().unwrap()).unwrap();
+        assert_eq!((figure.value, figure.rounds, figure.stable, figure.least), (5.05, 4, true, 5.0));
+        assert!((figure.spread - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rounds_that_never_agree_are_called_unstable() {
+        let mut value = 1.0;
+        let doubling = || {
+            value *= 2.0;
+            vec![value]
+        };
+        let figure = settle(Effort { rounds: 5, tolerance: 0.04 }, Take::Median, doubling).unwrap();
+        assert_eq!((figure.rounds, figure.stable, figure.value, figure.spread), (5, false, 4.0, 6.0));
+        assert_eq!(settle(Effort::default(), Take::Least, Vec::new), None);
+    }
+
+    #[test]
+    fn the_median_of_rounds_may_lie_above_a_stray_fast_one() {
+        let mut rounds = [vec![1.0], vec![10.0], vec![10.1], vec![10.2]].into_iter();
+        let figure = settle(Effort::default(), Take::Median, || rounds.next().unwrap()).unwrap();
+        assert_eq!((figure.value, figure.rounds), (10.1, 4));
+    }
+
+    #[test]
+    fn rates() {
+        let time = Figure { value: 2.0, spread: 0.1, least: 1.9, median: 4.0, rounds: 3, stable: true };
+        let rate = time.rate(100.0);
+        assert!(
+            (rate.value - 50.0).abs() < 1e-9 && (rate.spread - 2.5).abs() < 1e-9 && (rate.median - 25.0).abs() < 1e-9
+        );
+    }
+}

@@ -1,0 +1,7 @@
+//! All `unsafe` code: pages, the clock, and the kernels in assembly, each behind functions that any code may call.
+#![expect(unsafe_code, reason = "inline assembly and raw memory")]
+
+pub mod chain;
+pub mod clock;
+pub mod pages;
+pub mod stream;
