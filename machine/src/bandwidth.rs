@@ -2,6 +2,7 @@
 
 use crate::{
     error::Error,
+    partner::wait,
     session::{Session, pin},
     stat::{Take, settle},
     sys::{
@@ -28,7 +29,7 @@ pub struct Point {
     pub width_bits: u32,
     /// Bytes that each thread goes through; copies have half of them on either side.
     pub size_bytes: usize,
-    /// The nearest cache they fit in by the topology, or `memory`.
+    /// The nearest cache they fit in, or `memory`.
     pub level: String,
     /// CPUs at work, one thread on each, each with its own bytes.
     pub cpus: Vec<u32>,
@@ -94,7 +95,38 @@ impl Work {
     }
 }
 
-/// Measures one thread.
+/// Measures kernels in each level: all on one core, the widest of each operation on all cores at once as well.
+///
+/// # Errors
+/// There is not enough memory, or a CPU cannot be used.
+pub fn all(session: &Session, kernels: &[Kernel]) -> Result<Vec<Point>, Error> {
+    let places = session.places();
+    let widest = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
+    let mut points = Vec::new();
+    for kernel in kernels {
+        for (_, bytes) in &places {
+            points.push(point(session, *kernel, *bytes)?);
+        }
+    }
+    if session.cpus.len() > 1 {
+        for kernel in kernels.iter().filter(|kernel| kernel.width == widest) {
+            for (_, bytes) in &places {
+                points.push(together(session, *kernel, *bytes, &session.cpus)?);
+            }
+        }
+    }
+    Ok(points)
+}
+
+/// Measures one thread at all sizes.
+///
+/// # Errors
+/// There is not enough memory.
+pub fn curve(session: &Session, kernel: Kernel, sizes: &[usize]) -> Result<Vec<Point>, Error> {
+    sizes.iter().map(|bytes| point(session, kernel, *bytes)).collect()
+}
+
+/// Measures one thread at one size.
 ///
 /// # Errors
 /// There is not enough memory.
@@ -195,9 +227,6 @@ pub(crate) struct Gate {
     arrived: AtomicUsize,
 }
 
-/// Looks before a waiting thread lets others run.
-const LOOKS: u32 = 20_000;
-
 impl Gate {
     pub(crate) fn new(threads: usize) -> Self {
         Self { threads, arrived: AtomicUsize::new(0) }
@@ -206,14 +235,7 @@ impl Gate {
     pub(crate) fn pass(&self) {
         let arrived = self.arrived.fetch_add(1, Ordering::AcqRel) + 1;
         let all = arrived.div_ceil(self.threads) * self.threads;
-        let mut looks = 0;
-        while self.arrived.load(Ordering::Acquire) < all {
-            looks += 1;
-            if looks % LOOKS == 0 {
-                thread::yield_now();
-            }
-            std::hint::spin_loop();
-        }
+        wait(|| self.arrived.load(Ordering::Acquire) >= all);
     }
 }
 

@@ -1,12 +1,17 @@
 //! What a machine was found to be: one document, of which a measurement fills its part. `docs/machine.md` has the schema.
 
 use crate::{
-    bandwidth, latency,
+    bandwidth, c2c, coherence, latency, loaded,
     session::{Clock, Session},
+    steps::Step,
+    tlb,
     topology::{Cache, Cpu, Node, PageSizes, Topology},
     witness::Identity,
 };
 use serde::Serialize;
+
+#[cfg(target_arch = "x86_64")]
+use crate::throughput;
 
 /// The schema's name and version.
 pub const SCHEMA: &str = "bf.machine/1";
@@ -23,9 +28,28 @@ pub struct Document {
     /// Latency against size.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub latency: Vec<latency::Point>,
+    /// Steps of the latency curve, beside the caches that should end there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
     /// Bandwidth against size, operation, width and number of threads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bandwidth: Vec<bandwidth::Point>,
+    /// Latency by coherence state.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub coherence: Vec<coherence::Point>,
+    /// From core to core.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub c2c: Vec<c2c::Point>,
+    /// Latency of memory while others read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub loaded_latency: Vec<loaded::Point>,
+    /// Latency against the number of pages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tlb: Vec<tlb::Point>,
+    /// Throughput of arithmetic instructions.
+    #[cfg(target_arch = "x86_64")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub throughput: Vec<throughput::Point>,
     /// What could not be measured, in sentences.
     pub missing: Vec<String>,
 }
@@ -72,7 +96,14 @@ impl Document {
             },
             caches: topology.caches.clone(),
             latency: Vec::new(),
+            steps: Vec::new(),
             bandwidth: Vec::new(),
+            coherence: Vec::new(),
+            c2c: Vec::new(),
+            loaded_latency: Vec::new(),
+            tlb: Vec::new(),
+            #[cfg(target_arch = "x86_64")]
+            throughput: Vec::new(),
             missing: Vec::new(),
         }
     }

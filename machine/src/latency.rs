@@ -13,7 +13,7 @@ use serde::Serialize;
 pub struct Point {
     /// Bytes gone through, each line once before any again.
     pub size_bytes: usize,
-    /// The nearest cache they fit in by the topology, or `memory`.
+    /// The nearest cache they fit in, or `memory`.
     pub level: String,
     /// Nanoseconds of a load.
     pub ns: f64,
@@ -81,21 +81,10 @@ pub(crate) fn of_chain(session: &Session, chain: &mut Chain) -> Figure {
     settled.expect("rounds have samples")
 }
 
-/// Measures all sizes, smallest first; `each` is told of every point as it is there.
+/// Measures all sizes.
 ///
 /// # Errors
 /// There is not enough memory.
-pub fn curve(
-    session: &Session,
-    sizes: &[usize],
-    pages: Pages,
-    mut each: impl FnMut(&Point),
-) -> Result<Vec<Point>, Error> {
-    let mut points = Vec::new();
-    for &bytes in sizes {
-        let point = point(session, bytes, pages)?;
-        each(&point);
-        points.push(point);
-    }
-    Ok(points)
+pub fn curve(session: &Session, sizes: &[usize], pages: Pages) -> Result<Vec<Point>, Error> {
+    sizes.iter().map(|bytes| point(session, *bytes, pages)).collect()
 }

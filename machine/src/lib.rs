@@ -7,14 +7,22 @@
 #![deny(unsafe_code)]
 
 pub mod bandwidth;
+pub mod c2c;
+pub mod coherence;
 pub mod counters;
 pub mod doctor;
 pub mod document;
 mod error;
 pub mod latency;
+pub mod loaded;
+mod partner;
 pub mod session;
 pub mod stat;
+pub mod steps;
 pub mod sys;
+#[cfg(target_arch = "x86_64")]
+pub mod throughput;
+pub mod tlb;
 pub mod topology;
 pub mod witness;
 

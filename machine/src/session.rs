@@ -84,6 +84,8 @@ pub struct Session {
     pub effort: Effort,
     /// Most bytes that a measurement may take.
     pub memory: usize,
+    /// Name and bytes of each data cache, nearest first: by the topology, or less where [`Session::survey`] found less.
+    pub reach: Vec<(String, usize)>,
 }
 
 impl Session {
@@ -99,8 +101,11 @@ impl Session {
             pin(*cpu)?;
         }
         let memory = available_memory().map_or(1 << 30, |bytes| bytes / 4);
+        let topology = Topology::here();
+        let reach = topology.data_caches().map(|cache| (cache.name.clone(), cache.size_bytes as usize)).collect();
         Ok(Self {
-            topology: Topology::here(),
+            topology,
+            reach,
             cpus,
             clock: Clock::calibrate(),
             pages: Pages::default(),
@@ -142,21 +147,45 @@ impl Session {
         }
     }
 
+    /// Looks at the latency curve for how far each cache really reaches, in a second or two: a virtual machine may own
+    /// only part of what its topology shows.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn survey(&mut self) -> Result<(), Error> {
+        let powers = self.sizes(Some(self.topology.last_size() as usize * 2));
+        let effort = std::mem::replace(&mut self.effort, Effort { rounds: 3, tolerance: 0.1 });
+        let points = crate::latency::curve(self, &powers, self.pages);
+        self.effort = effort;
+        self.learn(&crate::steps::steps(&self.topology, &points?));
+        Ok(())
+    }
+
+    /// Takes over what a curve's steps say about caches that reach less far than their size.
+    pub fn learn(&mut self, steps: &[crate::steps::Step]) {
+        for (name, bytes) in &mut self.reach {
+            let step = steps.iter().find(|step| step.cache.as_ref() == Some(name) && !step.agrees);
+            if let Some(step) = step {
+                *bytes = step.from_bytes.min(*bytes);
+            }
+        }
+    }
+
     /// Bytes that lie well within each data cache and well outside those above it, with the cache's name, and at the end
     /// bytes that lie in memory.
     #[must_use]
     pub fn places(&self) -> Vec<(String, usize)> {
         let mut places = Vec::new();
         let mut above = 0;
-        for cache in self.topology.data_caches() {
-            let size = cache.size_bytes as usize;
-            let bytes = if size / 4 >= above * 4 && above > 0 { size / 4 } else { size / 2 };
+        for (name, reach) in &self.reach {
+            let bytes = if reach / 4 >= above * 4 && above > 0 { reach / 4 } else { reach / 2 };
             if bytes > above {
-                places.push((cache.name.clone(), (bytes / 4096).max(1) * 4096));
+                places.push((name.clone(), (bytes / 4096).max(1) * 4096));
             }
-            above = above.max(size);
+            above = above.max(*reach);
         }
-        let far = (above * 4).max(64 << 20).min(self.memory / 4096 * 4096);
+        let size = self.topology.last_size() as usize;
+        let far = (size * 4).max(64 << 20).min(self.memory / 4096 * 4096);
         places.push(("memory".to_owned(), far));
         places
     }
@@ -164,10 +193,7 @@ impl Session {
     /// The name of the nearest data cache that `bytes` fit in, or `memory`.
     #[must_use]
     pub fn level_of(&self, bytes: usize) -> &str {
-        self.topology
-            .data_caches()
-            .find(|cache| bytes as u64 <= cache.size_bytes)
-            .map_or("memory", |cache| cache.name.as_str())
+        self.reach.iter().find(|(_, reach)| bytes <= *reach).map_or("memory", |(name, _)| name.as_str())
     }
 
     /// Sizes for a curve: two for each doubling, from a quarter of the nearest cache to past the farthest.

@@ -1,6 +1,6 @@
 //! The command lines of `bf doctor` and `bf machine`.
 
-use crate::args::{Format, Output};
+use crate::args::Output;
 use bf_machine::sys::{
     pages::Pages,
     stream::{Operation, WIDTHS},
@@ -33,6 +33,18 @@ pub enum What {
     Latency(LatencyArguments),
     /// Bandwidth by operation, width of instructions, size and number of threads
     Bandwidth(BandwidthArguments),
+    /// Latency of lines by coherence state and by who holds them
+    Coherence(PlainArguments),
+    /// Latency from each core to each other
+    C2c(PlainArguments),
+    /// Latency of memory while other cores read, at a rising pace
+    LoadedLatency(PlottedArguments),
+    /// Latency against the number of pages: the reach of the translation buffers
+    Tlb(PlottedArguments),
+    /// Throughput of arithmetic instructions, operands in registers and in the nearest cache
+    Throughput(PlainArguments),
+    /// Everything, into one file that `--machine` takes
+    All(AllArguments),
 }
 
 /// How to measure, and how to say it.
@@ -145,13 +157,32 @@ fn width(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{text}` is none of 64, 128, 256, 512"))
 }
 
-impl What {
-    /// How the answer goes out.
-    pub fn format(&self) -> Format {
-        match self {
-            Self::Topology(arguments) => arguments.output.format,
-            Self::Latency(arguments) => arguments.measuring.output.format,
-            Self::Bandwidth(arguments) => arguments.measuring.output.format,
-        }
-    }
+/// A measurement without options of its own.
+#[derive(Debug, Args)]
+pub struct PlainArguments {
+    #[command(flatten)]
+    pub measuring: Measuring,
+}
+
+/// A measurement that can be drawn.
+#[derive(Debug, Args)]
+pub struct PlottedArguments {
+    #[command(flatten)]
+    pub measuring: Measuring,
+    /// Draw the figures, into a file that ends in .svg
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+/// `bf machine all`
+#[derive(Debug, Args)]
+pub struct AllArguments {
+    #[command(flatten)]
+    pub measuring: Measuring,
+    /// File to write the document to; without: no file
+    #[arg(short, long, value_name = "FILE.json")]
+    pub output: Option<PathBuf>,
+    /// Greatest size; without: eight times the last cache, at least 64M and at most 1G
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub max_size: Option<usize>,
 }

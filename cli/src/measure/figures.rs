@@ -1,115 +1,134 @@
-//! `bf machine`: measures, then prints the document or its tables.
+//! `bf machine`: measures, and lets the answer be printed and drawn.
 
 use super::{
-    args::{BandwidthArguments, LatencyArguments, MachineArguments, Measuring, Span, What},
+    args::{AllArguments, BandwidthArguments, LatencyArguments, MachineArguments, Measuring, PlottedArguments, What},
     plot::{Curve, Horizontal, Plot},
-    topology,
+    tables,
 };
 use crate::{
+    args::Format,
     failure::Failure,
-    output::{print, table},
+    output::{print, remark},
 };
 use bf_machine::{
-    Session, Topology, bandwidth,
+    Error, Session, Topology, bandwidth, c2c, coherence,
     document::Document,
-    latency,
+    latency, loaded,
     stat::Effort,
+    steps::steps,
     sys::stream::{Kernel, widest},
+    throughput, tlb,
+    topology::Holds,
 };
 use bf_postproc::size;
 use serde_json::Value;
+use std::{fs, path::Path};
 
 /// Measures what was asked for.
 pub fn command(arguments: &MachineArguments) -> Result<(), Failure> {
-    let format = arguments.what.format();
     match &arguments.what {
-        What::Topology(_) => {
+        What::Topology(arguments) => {
             let document = Document::new(&Topology::here(), None);
-            print(format, &[document], false, topology::text, |document| rows(&document.caches))
+            show(arguments.output.format, document, tables::topology, |document| rows(&document.caches))
         }
         What::Latency(arguments) => {
-            let document = measure_latency(arguments)?;
-            print(format, &[document], false, latency_text, |document| rows(&document.latency))
+            let format = arguments.measuring.output.format;
+            show(format, latency_of(arguments)?, tables::latency, |document| rows(&document.latency))
         }
         What::Bandwidth(arguments) => {
-            let document = measure_bandwidth(arguments)?;
-            print(format, &[document], false, bandwidth_text, |document| rows(&document.bandwidth))
+            let format = arguments.measuring.output.format;
+            show(format, bandwidth_of(arguments)?, tables::bandwidth, |document| rows(&document.bandwidth))
+        }
+        What::Coherence(arguments) => {
+            let (mut session, mut document) = begin(&arguments.measuring)?;
+            session.survey()?;
+            document.coherence = coherence::all(&session)?;
+            show(arguments.measuring.output.format, document, tables::coherence, |document| rows(&document.coherence))
+        }
+        What::C2c(arguments) => {
+            let (session, mut document) = begin(&arguments.measuring)?;
+            document.c2c = c2c::matrix(&session)?;
+            show(arguments.measuring.output.format, document, tables::c2c, |document| rows(&document.c2c))
+        }
+        What::LoadedLatency(arguments) => {
+            let format = arguments.measuring.output.format;
+            show(format, loaded_latency_of(arguments)?, tables::loaded, |document| rows(&document.loaded_latency))
+        }
+        What::Tlb(arguments) => {
+            show(arguments.measuring.output.format, tlb_of(arguments)?, tables::tlb, |document| rows(&document.tlb))
+        }
+        What::Throughput(arguments) => {
+            let (session, mut document) = begin(&arguments.measuring)?;
+            document.throughput = throughput::all(&session)?;
+            show(arguments.measuring.output.format, document, tables::throughput, |document| rows(&document.throughput))
+        }
+        What::All(arguments) => {
+            let document = all(arguments)?;
+            show(arguments.measuring.output.format, document, tables::all, |document| rows(&document.latency))
         }
     }
+}
+
+fn show(
+    format: Format,
+    document: Document,
+    text: impl Fn(&Document) -> String,
+    rows: impl Fn(&Document) -> Vec<Value>,
+) -> Result<(), Failure> {
+    print(format, &[document], false, text, rows)
 }
 
 fn rows<T: serde::Serialize>(items: &[T]) -> Vec<Value> {
     items.iter().filter_map(|item| serde_json::to_value(item).ok()).collect()
 }
 
-fn session(measuring: &Measuring) -> Result<Session, Failure> {
+/// A session as asked for, and the document of what it will find.
+fn begin(measuring: &Measuring) -> Result<(Session, Document), Failure> {
     let cpus = measuring.cpus.as_ref().map_or(&[][..], |cpus| &cpus.0);
     let mut session = Session::begin(cpus)?;
     session.pages = measuring.pages.into();
     session.effort = Effort { rounds: measuring.rounds.into(), ..Effort::default() };
-    Ok(session)
+    let document = Document::new(&session.topology, Some(&session));
+    Ok((session, document))
 }
 
-/// The plot's path, checked before hours of measuring.
-fn check_plot(span: &Span) -> Result<(), Failure> {
-    span.plot.as_deref().map_or(Ok(()), crate::plot::check)
+/// The plot's path, checked before minutes of measuring.
+fn check(plot: Option<&Path>) -> Result<(), Failure> {
+    plot.map_or(Ok(()), crate::plot::check)
 }
 
-fn marks(document: &Document) -> Vec<(String, f64)> {
-    let data = document.caches.iter().filter(|cache| cache.holds != bf_machine::topology::Holds::Instruction);
-    data.map(|cache| (format!("{} {}", cache.name, size::format(cache.size_bytes)), cache.size_bytes as f64)).collect()
+fn draw(
+    document: &Document,
+    path: &Path,
+    (what, x, y): (&str, Horizontal<'_>, &str),
+    curves: &[Curve],
+) -> Result<(), Failure> {
+    let data = document.caches.iter().filter(|cache| cache.holds != Holds::Instruction);
+    let mark = |name: &str, bytes: u64| (format!("{name} {}", size::format(bytes)), bytes as f64);
+    let marks: Vec<_> = match x {
+        Horizontal::Bytes(_) => data.map(|cache| mark(&cache.name, cache.size_bytes)).collect(),
+        _ => Vec::new(),
+    };
+    let title = format!("{what}: {}", document.machine.cpu);
+    Plot { title: &title, x, y, marks: &marks }.write(path, curves)
 }
 
-fn measure_latency(arguments: &LatencyArguments) -> Result<Document, Failure> {
-    check_plot(&arguments.span)?;
-    let session = session(&arguments.measuring)?;
-    let mut document = Document::new(&session.topology, Some(&session));
-    document.latency = latency::curve(&session, &session.sizes(arguments.span.max_size), session.pages, |_| {})?;
+fn latency_of(arguments: &LatencyArguments) -> Result<Document, Failure> {
+    check(arguments.span.plot.as_deref())?;
+    let (session, mut document) = begin(&arguments.measuring)?;
+    document.latency = latency::curve(&session, &session.sizes(arguments.span.max_size), session.pages)?;
+    document.steps = steps(&session.topology, &document.latency);
     if let Some(path) = &arguments.span.plot {
         let points = document.latency.iter().map(|point| (point.size_bytes as f64, point.ns)).collect();
         let page = document.latency.last().map_or(0, |point| point.page_bytes);
         let curves = [(format!("{} pages", size::format(page as u64)), points)];
-        let title = format!("Latency of a dependent load: {}", document.machine.cpu);
-        let plot = Plot { title: &title, x: Horizontal::Bytes("size"), y: "ns", marks: &marks(&document) };
-        plot.write(path, &curves)?;
+        draw(&document, path, ("Latency of a dependent load", Horizontal::Bytes("size"), "ns"), &curves)?;
     }
     Ok(document)
 }
 
-fn latency_text(document: &Document) -> String {
-    let header =
-        ["size", "fits in", "ns", "± ns", "cycles", "median ns", "rounds", "pages", ""].map(str::to_owned).to_vec();
-    let row = |point: &latency::Point| {
-        vec![
-            size::format(point.size_bytes as u64),
-            point.level.clone(),
-            format!("{:.2}", point.ns),
-            format!("{:.2}", point.spread_ns),
-            format!("{:.1}", point.cycles),
-            format!("{:.2}", point.median_ns),
-            point.rounds.to_string(),
-            size::format(point.page_bytes as u64),
-            unstable(point.stable),
-        ]
-    };
-    front(document) + &table(header, document.latency.iter().map(row).collect())
-}
-
-fn unstable(stable: bool) -> String {
-    if stable { String::new() } else { "unstable".to_owned() }
-}
-
-/// What was measured on.
-fn front(document: &Document) -> String {
-    let machine = &document.machine;
-    let Some(clock) = machine.clock else { return String::new() };
-    let cpus = machine.measured_on.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-    format!("  {}, CPU {cpus}, core at {:.2} GHz\n", machine.cpu, clock.core_ghz)
-}
-
-fn measure_bandwidth(arguments: &BandwidthArguments) -> Result<Document, Failure> {
-    check_plot(&arguments.span)?;
-    let session = session(&arguments.measuring)?;
+fn bandwidth_of(arguments: &BandwidthArguments) -> Result<Document, Failure> {
+    check(arguments.span.plot.as_deref())?;
     let asked = |kernel: &Kernel| {
         (arguments.operation.is_empty() || arguments.operation.contains(&kernel.operation))
             && (arguments.width.is_empty() || arguments.width.contains(&kernel.width))
@@ -118,59 +137,90 @@ fn measure_bandwidth(arguments: &BandwidthArguments) -> Result<Document, Failure
     if kernels.is_empty() {
         return Err(Failure::Absent(format!("this processor has instructions of up to {} bits", widest())));
     }
-    let mut document = Document::new(&session.topology, Some(&session));
-    let places = session.places();
-    for kernel in &kernels {
-        for (_, bytes) in &places {
-            document.bandwidth.push(bandwidth::point(&session, *kernel, *bytes)?);
-        }
-    }
-    if session.cpus.len() > 1 {
-        let most = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
-        for kernel in kernels.iter().filter(|kernel| kernel.width == most) {
-            for (_, bytes) in &places {
-                document.bandwidth.push(bandwidth::together(&session, *kernel, *bytes, &session.cpus)?);
-            }
-        }
-    }
+    let (mut session, mut document) = begin(&arguments.measuring)?;
+    session.survey()?;
+    document.bandwidth = bandwidth::all(&session, &kernels)?;
     if let Some(path) = &arguments.span.plot {
-        let curves = bandwidth_curves(&session, &kernels, arguments.span.max_size)?;
-        let title = format!("Bandwidth of one core: {}", document.machine.cpu);
-        let plot = Plot { title: &title, x: Horizontal::Bytes("size"), y: "GB/s", marks: &marks(&document) };
-        plot.write(path, &curves)?;
+        let width = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
+        let mut curves: Vec<Curve> = Vec::new();
+        for kernel in kernels.iter().filter(|kernel| kernel.width == width) {
+            let points = bandwidth::curve(&session, *kernel, &session.sizes(arguments.span.max_size))?;
+            let curve = points.iter().map(|point| (point.size_bytes as f64, point.gb_per_s)).collect();
+            curves.push((format!("{} {width} bits", kernel.operation.name()), curve));
+            document.bandwidth.extend(points);
+        }
+        draw(&document, path, ("Bandwidth of one core", Horizontal::Bytes("size"), "GB/s"), &curves)?;
     }
     Ok(document)
 }
 
-/// Each operation against size, at the greatest width asked for.
-fn bandwidth_curves(session: &Session, kernels: &[Kernel], most: Option<usize>) -> Result<Vec<Curve>, Failure> {
-    let width = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
-    let mut curves = Vec::new();
-    for kernel in kernels.iter().filter(|kernel| kernel.width == width) {
-        let mut points = Vec::new();
-        for bytes in session.sizes(most) {
-            points.push((bytes as f64, bandwidth::point(session, *kernel, bytes)?.gb_per_s));
-        }
-        curves.push((format!("{} {width} bits", kernel.operation.name()), points));
+fn loaded_latency_of(arguments: &PlottedArguments) -> Result<Document, Failure> {
+    check(arguments.plot.as_deref())?;
+    let (session, mut document) = begin(&arguments.measuring)?;
+    document.loaded_latency = loaded::curve(&session)?;
+    if let Some(path) = &arguments.plot {
+        let points = document.loaded_latency.iter().map(|point| (point.gb_per_s, point.ns)).collect();
+        let what = ("Latency of memory while others read", Horizontal::Linear("GB/s read by others"), "ns");
+        draw(&document, path, what, &[("dependent load".to_owned(), points)])?;
     }
-    Ok(curves)
+    Ok(document)
 }
 
-fn bandwidth_text(document: &Document) -> String {
-    let header = ["operation", "bits", "size", "fits in", "CPUs", "GB/s", "± GB/s", "bytes/cycle", "rounds", ""];
-    let row = |point: &bandwidth::Point| {
-        vec![
-            point.operation.name().to_owned(),
-            point.width_bits.to_string(),
-            size::format(point.size_bytes as u64),
-            point.level.clone(),
-            point.cpus.len().to_string(),
-            format!("{:.1}", point.gb_per_s),
-            format!("{:.1}", point.spread_gb_per_s),
-            format!("{:.1}", point.bytes_per_cycle),
-            point.rounds.to_string(),
-            unstable(point.stable),
-        ]
-    };
-    front(document) + &table(header.map(str::to_owned).to_vec(), document.bandwidth.iter().map(row).collect())
+fn tlb_of(arguments: &PlottedArguments) -> Result<Document, Failure> {
+    check(arguments.plot.as_deref())?;
+    let (session, mut document) = begin(&arguments.measuring)?;
+    document.tlb = tlb::curve(&session)?;
+    if let Some(path) = &arguments.plot {
+        let mut curves: Vec<Curve> = Vec::new();
+        for point in &document.tlb {
+            let name = format!("one line on each {} page", size::format(point.page_bytes as u64));
+            match curves.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, curve)) => curve.push((point.pages as f64, point.ns)),
+                None => curves.push((name, vec![(point.pages as f64, point.ns)])),
+            }
+        }
+        let first = document.tlb.first().map_or(0, |point| point.page_bytes);
+        let dense = document.tlb.iter().filter(|point| point.page_bytes == first);
+        curves.push((
+            "as many lines close together".to_owned(),
+            dense.map(|point| (point.pages as f64, point.dense_ns)).collect(),
+        ));
+        draw(&document, path, ("Latency against pages", Horizontal::Count("pages"), "ns"), &curves)?;
+    }
+    Ok(document)
+}
+
+/// Measures everything; what this machine lacks becomes a sentence of the document.
+fn all(arguments: &AllArguments) -> Result<Document, Failure> {
+    let (mut session, mut document) = begin(&arguments.measuring)?;
+    document.latency = latency::curve(&session, &session.sizes(arguments.max_size), session.pages)?;
+    document.steps = steps(&session.topology, &document.latency);
+    session.learn(&document.steps);
+    document.bandwidth = bandwidth::all(&session, &Kernel::all())?;
+    let mut missing = Vec::new();
+    document.coherence = or_say(coherence::all(&session), &mut missing)?;
+    document.c2c = or_say(c2c::matrix(&session), &mut missing)?;
+    document.loaded_latency = or_say(loaded::curve(&session), &mut missing)?;
+    document.tlb = tlb::curve(&session)?;
+    document.throughput = throughput::all(&session)?;
+    for sentence in &missing {
+        remark(sentence);
+    }
+    document.missing = missing;
+    if let Some(path) = &arguments.output {
+        let text = serde_json::to_string_pretty(&document)? + "\n";
+        fs::write(path, text).map_err(|error| Failure::file("write", path, error))?;
+    }
+    Ok(document)
+}
+
+/// Nothing, and a sentence about it, where the machine lacks something.
+fn or_say<T>(measured: Result<Vec<T>, Error>, missing: &mut Vec<String>) -> Result<Vec<T>, Failure> {
+    match measured {
+        Err(error) if error.is_absence() => {
+            missing.push(error.to_string());
+            Ok(Vec::new())
+        }
+        other => Ok(other?),
+    }
 }

@@ -4,7 +4,7 @@ pub mod args;
 mod doctor;
 mod figures;
 mod plot;
-mod topology;
+mod tables;
 
 pub use doctor::command as doctor;
 pub use figures::command as machine;

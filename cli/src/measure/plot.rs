@@ -19,7 +19,7 @@ pub type Curve = (String, Vec<(f64, f64)>);
 pub struct Plot<'a> {
     /// What stands above it.
     pub title: &'a str,
-    /// The horizontal axis.
+    /// The horizontal axis: sizes in bytes, by powers of two, or plain numbers.
     pub x: Horizontal<'a>,
     /// The vertical axis.
     pub y: &'a str,
@@ -32,6 +32,10 @@ pub struct Plot<'a> {
 pub enum Horizontal<'a> {
     /// Sizes in bytes, by powers of two.
     Bytes(&'a str),
+    /// Numbers, by powers of two.
+    Count(&'a str),
+    /// Numbers, linear from 0.
+    Linear(&'a str),
 }
 
 /// Pixels.
@@ -66,6 +70,12 @@ impl Plot<'_> {
             Horizontal::Bytes(name) => {
                 let label = |x: f64| size::format(x.round() as u64);
                 self.axes(svg, curves, name, &label, (left..right).log_scale().base(2.0), y)
+            }
+            Horizontal::Count(name) => {
+                self.axes(svg, curves, name, &|x| format!("{x:.0}"), (left..right).log_scale().base(2.0), y)
+            }
+            Horizontal::Linear(name) => {
+                self.axes(svg, curves, name, &|x| format!("{x:.0}"), 0.0..right * 1.05, 0.0..high * 1.1)
             }
         }
     }

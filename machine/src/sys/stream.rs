@@ -139,6 +139,12 @@ impl Kernel {
 /// Widths in bits, narrowest first.
 pub const WIDTHS: [u32; 4] = [64, 128, 256, 512];
 
+/// Whether this processor has instructions of this many bits.
+#[must_use]
+pub fn supported(width: u32) -> bool {
+    kernels::supported(width)
+}
+
 /// The widest of [`WIDTHS`] here.
 #[must_use]
 pub fn widest() -> u32 {
