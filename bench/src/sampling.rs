@@ -3,7 +3,7 @@
 use crate::{median, table, traces};
 use anyhow::{Context as _, Result, ensure};
 use bf_collect::{Batch, Bucket, Config, Sample, Session};
-use bf_postproc::{Query, query, sampled::Interval};
+use bf_postproc::{LevelAnswer, Query, query, sampled::Interval};
 use bf_profile::trace::{Reader, Record};
 use bf_profile::{Process, Profile};
 use bf_tests::project;
@@ -145,11 +145,12 @@ impl Row {
 
 /// Misses and write-backs of a cache; nothing where the sample does not tell.
 fn compare(name: &str, cache: &'static str, rate_bits: u32, whole: &Profile, sampled: &Profile) -> Result<Vec<Row>> {
-    let question = Query { levels: vec![format!("C={cache}").parse()?], tags: Vec::new() };
+    let question = Query { levels: vec![format!("C={cache}").parse()?], ..Query::default() };
     let Ok(estimate) = query(sampled, &question) else { return Ok(Vec::new()) };
     let exact = query(whole, &question)?;
     let (references, exact, estimate) = (exact.references, &exact.levels[0], &estimate.levels[0]);
     let intervals = estimate.sampled.as_ref().context("not estimated")?;
+    let writebacks = |level: &LevelAnswer| level.writebacks.context("several threads");
     let row = |figure, exact, estimate, interval| Row {
         name: name.to_owned(),
         cache,
@@ -162,7 +163,7 @@ fn compare(name: &str, cache: &'static str, rate_bits: u32, whole: &Profile, sam
     };
     Ok(vec![
         row("misses", exact.misses, estimate.misses, intervals.misses),
-        row("write-backs", exact.writebacks, estimate.writebacks, intervals.writebacks),
+        row("write-backs", writebacks(exact)?, writebacks(estimate)?, intervals.writebacks),
     ])
 }
 

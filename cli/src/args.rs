@@ -117,8 +117,18 @@ pub struct QueryArguments {
     /// Count only references made under this tag of bf_tag; may be given several times
     #[arg(long = "tag", value_name = "NAME")]
     pub tags: Vec<String>,
+    /// Tell the threads of private levels apart
+    #[arg(long, value_enum, value_name = "ITEM")]
+    pub by: Option<QueryItem>,
     #[command(flatten)]
     pub output: Output,
+}
+
+/// What an answer is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum QueryItem {
+    /// Threads: their numbers in a trace, the slots they took in a run
+    Thread,
 }
 
 /// Who uses a cache.

@@ -1,13 +1,13 @@
 //! `bf query`
 
 use crate::{
-    args::QueryArguments,
+    args::{QueryArguments, QueryItem},
     failure::Failure,
     input::{self, Loaded},
     machine,
     output::{number, percent, print, row, table},
 };
-use bf_postproc::{Answer, Cache, LevelAnswer, Query, sampled::Interval, size};
+use bf_postproc::{Answer, LevelAnswer, Query, sampled::Interval, size};
 use serde_json::Value;
 
 /// Answers a hierarchy for every profile.
@@ -23,14 +23,16 @@ pub fn command(arguments: &QueryArguments) -> Result<(), Failure> {
         } else {
             (arguments.caches.clone(), None)
         };
-        answers.push(answer(&loaded, levels, label, &arguments.tags)?);
+        let question =
+            Query { levels, tags: arguments.tags.clone(), by_thread: arguments.by == Some(QueryItem::Thread) };
+        answers.push(answer(&loaded, &question, label)?);
     }
     print(arguments.output.format, &answers, arguments.input.each, text, rows)
 }
 
 /// The answer of a hierarchy, with where everything came from.
-pub fn answer(loaded: &Loaded, levels: Vec<Cache>, label: Option<String>, tags: &[String]) -> Result<Answer, Failure> {
-    let mut answer = bf_postproc::query(&loaded.profile, &Query { levels, tags: tags.to_vec() })?;
+pub fn answer(loaded: &Loaded, question: &Query, label: Option<String>) -> Result<Answer, Failure> {
+    let mut answer = bf_postproc::query(&loaded.profile, question)?;
     answer.profiles = loaded.names();
     answer.machine = label;
     Ok(answer)
@@ -38,7 +40,16 @@ pub fn answer(loaded: &Loaded, levels: Vec<Cache>, label: Option<String>, tags: 
 
 fn rows(answer: &Answer) -> Vec<Value> {
     let front = [("profiles", Value::from(answer.profiles.join(" ")))];
-    answer.levels.iter().filter_map(|level| row(&front, level).ok()).collect()
+    if answer.levels.iter().all(|level| level.threads.is_none()) {
+        return answer.levels.iter().filter_map(|level| row(&front, level).ok()).collect();
+    }
+    let mut rows = Vec::new();
+    for level in &answer.levels {
+        let [name] = front.clone();
+        let front = [name, ("level", Value::from(level.name.clone()))];
+        rows.extend(level.threads.iter().flatten().filter_map(|thread| row(&front, thread).ok()));
+    }
+    rows
 }
 
 fn text(answer: &Answer) -> String {
@@ -55,7 +66,7 @@ fn text(answer: &Answer) -> String {
         number(answer.load_references),
         number(answer.store_references)
     );
-    text + &levels(answer)
+    text + &levels(answer) + &threads(answer)
 }
 
 /// A figure of a level, in words.
@@ -90,17 +101,27 @@ pub fn levels(answer: &Answer) -> String {
     add("  loads", &|level| number(level.load_misses));
     add("  stores", &|level| number(level.store_misses));
     add("  cold", &|level| number(level.cold));
+    let shared = answer.levels.iter().any(|level| level.coherence.is_some());
+    if shared {
+        add("  coherence", &|level| optional(level.coherence));
+    }
     add("  capacity", &|level| optional(level.capacity));
     add("  conflict", &|level| optional(level.conflict));
     if answer.levels.iter().any(|level| level.hits_beyond_full.is_some_and(|hits| hits > 0)) {
         add("hits beyond full", &|level| optional(level.hits_beyond_full));
     }
-    add("write-backs", &|level| number(level.writebacks));
+    if shared {
+        add("misses another cache held", &|level| optional(level.remote));
+        add("invalidations received", &|level| optional(level.invalidations_received));
+        add("dirty lines passed on", &|level| optional(level.dirty_transfers));
+        add("accesses to memory", &|level| optional(level.memory_accesses));
+    }
+    add("write-backs", &|level| optional(level.writebacks));
     if sampled {
         add("  95 % interval", &|level| interval(level.sampled.as_ref().map(|sampled| sampled.writebacks)));
     }
-    add("dirty at the end", &|level| number(level.resident_dirty));
-    add("traffic below", &|level| size::human(level.traffic_bytes));
+    add("dirty at the end", &|level| optional(level.resident_dirty));
+    add("traffic below", &|level| level.traffic_bytes.map_or_else(|| "-".to_owned(), size::human));
     let header = ["".to_owned()].into_iter().chain(answer.levels.iter().map(|level| level.name.clone())).collect();
     let mut text = table(header, rows);
     if answer.levels.len() > 1 {
@@ -112,6 +133,34 @@ pub fn levels(answer: &Answer) -> String {
         }
     }
     text + &spread(answer)
+}
+
+/// A table for each level whose threads are told apart.
+fn threads(answer: &Answer) -> String {
+    let optional = |figure: Option<u64>| figure.map_or_else(|| "-".to_owned(), number);
+    let mut text = String::new();
+    for level in &answer.levels {
+        let Some(threads) = &level.threads else { continue };
+        let mut rows = Vec::new();
+        for thread in threads {
+            let ratio = (thread.references > 0).then(|| thread.misses as f64 / thread.references as f64);
+            rows.push(vec![
+                match thread.pid {
+                    Some(pid) => format!("thread {} of {pid}", thread.thread),
+                    None => format!("thread {}", thread.thread),
+                },
+                number(thread.references),
+                number(thread.misses),
+                percent(ratio),
+                optional(thread.invalidations),
+                optional(thread.remote),
+            ]);
+        }
+        let columns = ["accesses", "misses", "of them", "invalidations", "another cache held"];
+        let header = [level.name.as_str()].into_iter().chain(columns).map(str::to_owned).collect();
+        text += &format!("\n{}", table(header, rows));
+    }
+    text
 }
 
 /// By which rule, and whether that leaves no doubt.
@@ -142,11 +191,12 @@ fn spread(answer: &Answer) -> String {
     for level in &answer.levels {
         let Some(spread) = &level.spread else { continue };
         for (name, range) in [
-            ("accesses", spread.references),
-            ("misses", spread.misses),
+            ("accesses", Some(spread.references)),
+            ("misses", Some(spread.misses)),
             ("write-backs", spread.writebacks),
             ("traffic below, bytes", spread.traffic_bytes),
         ] {
+            let Some(range) = range else { continue };
             let figures = [range.min, range.median, range.max].map(number);
             rows.push([format!("{} {name}", level.name)].into_iter().chain(figures).collect());
         }

@@ -9,7 +9,7 @@ use crate::{
     query,
 };
 use bf_postproc::{
-    Answer,
+    Answer, Query,
     curve::{self, CurvePoint, Knee},
     query::answerable,
     size,
@@ -96,10 +96,11 @@ fn report(loaded: &Loaded, selector: &str) -> Result<Report, Failure> {
     // A hierarchy that the profile was not recorded for is no reason to keep the rest back.
     let (caches, refused) = answerable(&loaded.profile, &hierarchy.caches);
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
-    let (query, query_error) = match query::answer(loaded, caches, Some(hierarchy.label), &[]) {
-        Ok(answer) => (Some(answer), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
+    let (query, query_error) =
+        match query::answer(loaded, &Query { levels: caches, ..Query::default() }, Some(hierarchy.label)) {
+            Ok(answer) => (Some(answer), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
     let (curve_line_bytes, curve) = curve::curve(&loaded.profile).unwrap_or_default();
     Ok(Report {
         schema: "bf.report/1",

@@ -2,8 +2,9 @@
 
 use crate::{
     sampled::Sampled,
+    sharing::Sharing,
     spec::{Scope, Shape},
-    stack::{Counts, Model},
+    stack::{Counts, Figure, Model},
 };
 use serde::Serialize;
 
@@ -68,10 +69,22 @@ pub struct LevelAnswer {
     pub capacity: Option<u64>,
     /// The remaining misses; null where the rule has no such split.
     pub conflict: Option<u64>,
-    /// Dirty lines written back during the run.
-    pub writebacks: u64,
-    /// Dirty lines still resident at its end.
-    pub resident_dirty: u64,
+    /// Misses of lines that a store of another thread took out of the cache; null unless threads have several.
+    pub coherence: Option<u64>,
+    /// Lines that stores of other threads took out of caches of this level; null as above.
+    pub invalidations_received: Option<u64>,
+    /// The same by the thread that stored: the sums over all threads agree; null as above.
+    pub invalidations_sent: Option<u64>,
+    /// Misses that another cache of this level could have served; null as above.
+    pub remote: Option<u64>,
+    /// Dirty lines that another thread read or wrote, and that were passed on to its cache; null as above.
+    pub dirty_transfers: Option<u64>,
+    /// Accesses that go on to memory: the misses of the last level, without `remote`; null for the other levels.
+    pub memory_accesses: Option<u64>,
+    /// Dirty lines written back during the run; null where caches pass them on to each other.
+    pub writebacks: Option<u64>,
+    /// Dirty lines still resident at its end; null as above.
+    pub resident_dirty: Option<u64>,
     /// Whether the misses had to be cut down to those of the level above.
     pub clamped: bool,
     /// Whether `misses` is an unclamped exact sum, and the level the first.
@@ -85,16 +98,14 @@ pub struct LevelAnswer {
     pub approximation: Option<&'static str>,
     /// Hits that a fully associative cache of this size would not have; null where the rule has no such split.
     pub hits_beyond_full: Option<u64>,
-    /// Bytes exchanged with the level below: (misses + write-backs) times line size.
-    pub traffic_bytes: u64,
+    /// Bytes exchanged with the level below: (misses + write-backs) times line size; null where write-backs are.
+    pub traffic_bytes: Option<u64>,
     /// `misses / references`; null without references.
     pub local_miss_ratio: Option<f64>,
     /// `misses` by the references to the first level; null without any.
     pub global_miss_ratio: Option<f64>,
     /// Caches of this level over all processes: one a thread if private, one a process if shared.
     pub caches: usize,
-    /// Invalidations between private caches: not modelled yet, always null.
-    pub coherence: Option<()>,
     /// What a reader should know about the figures; null if nothing.
     pub note: Option<String>,
     /// How sure the figures are that were estimated from a sample; absent where nothing was.
@@ -102,6 +113,28 @@ pub struct LevelAnswer {
     pub sampled: Option<Sampled>,
     /// Per figure: least, median and greatest over the processes; null for one process.
     pub spread: Option<Spread>,
+    /// The threads of a private level, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<Vec<ThreadAnswer>>,
+}
+
+/// What one thread's cache of a private level did.
+#[derive(Clone, Debug, Serialize)]
+pub struct ThreadAnswer {
+    /// Process id; absent in a profile of one process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Number of the thread in the trace, or of the slot in a run: threads that took over the place of one that had ended
+    /// count as one with it.
+    pub thread: u32,
+    /// Accesses to this level.
+    pub references: u64,
+    /// Those that miss.
+    pub misses: u64,
+    /// Lines that stores of other threads took out of this cache; null if the profile does not tell.
+    pub invalidations: Option<u64>,
+    /// Misses that another thread's cache of this level could have served; null as above.
+    pub remote: Option<u64>,
 }
 
 /// Least, median and greatest of one figure over the processes of a profile.
@@ -145,12 +178,14 @@ pub struct Spread {
     pub capacity: Option<Range>,
     /// Of `conflict`.
     pub conflict: Option<Range>,
+    /// Of `coherence`.
+    pub coherence: Option<Range>,
     /// Of `writebacks`.
-    pub writebacks: Range,
+    pub writebacks: Option<Range>,
     /// Of `resident_dirty`.
-    pub resident_dirty: Range,
+    pub resident_dirty: Option<Range>,
     /// Of `traffic_bytes`.
-    pub traffic_bytes: Range,
+    pub traffic_bytes: Option<Range>,
 }
 
 /// What one level did with the references of one thread, one process, or several: clamped, and added up.
@@ -164,13 +199,31 @@ pub struct LevelCounts {
     pub clamped: bool,
     /// Caches added up.
     pub caches: usize,
+    /// Whether they are several private ones of one process.
+    pub several: bool,
+    /// Each thread's, of private levels.
+    pub threads: Vec<ThreadCounts>,
+}
+
+/// What the private cache of one thread did.
+#[derive(Clone, Debug)]
+pub struct ThreadCounts {
+    /// Process.
+    pub pid: u32,
+    /// Number of its slot.
+    pub slot: u32,
+    /// Accesses that reach the level.
+    pub accesses: u64,
+    /// What the cache did with them, clamped.
+    pub counts: Counts,
 }
 
 impl LevelCounts {
     /// Nothing yet.
     #[must_use]
     pub fn none() -> Self {
-        Self { accesses: 0, counts: Counts::none(), clamped: false, caches: 0 }
+        let (counts, threads) = (Counts::none(), Vec::new());
+        Self { accesses: 0, counts, clamped: false, caches: 0, several: false, threads }
     }
 
     /// Adds those of another cache.
@@ -179,6 +232,8 @@ impl LevelCounts {
         self.counts += &other.counts;
         self.clamped |= other.clamped;
         self.caches += other.caches;
+        self.several |= other.several;
+        self.threads.extend_from_slice(&other.threads);
     }
 
     fn misses(&self) -> u64 {
@@ -190,11 +245,23 @@ impl LevelCounts {
     }
 
     fn conflict(&self) -> Option<u64> {
-        self.counts.capacity.map(|capacity| self.misses() - self.counts.cold - capacity)
+        let coherence = self.counts.sharing.map_or(0, |sharing| sharing.coherence.value);
+        self.counts.capacity.map(|capacity| self.misses() - self.counts.cold - coherence - capacity)
     }
 
-    fn traffic(&self, line: u32) -> u64 {
-        (self.misses() + self.counts.writebacks.value) * u64::from(line)
+    /// What private caches did to each other; `None` where there are not several of them, or the profile does not tell.
+    fn sharing(&self) -> Option<Sharing> {
+        self.counts.sharing.filter(|_| self.several)
+    }
+
+    /// Write-backs and the dirty lines left, where no cache takes a dirty line from another.
+    fn dirty(&self) -> Option<(Figure, u64)> {
+        let own = self.sharing().is_none() && self.counts.lost == 0;
+        own.then_some((self.counts.writebacks, self.counts.resident_dirty))
+    }
+
+    fn traffic(&self, line: u32) -> Option<u64> {
+        self.dirty().map(|(writebacks, _)| (self.misses() + writebacks.value) * u64::from(line))
     }
 }
 
@@ -217,9 +284,10 @@ pub fn spread(line: u32, processes: &[&LevelCounts]) -> Option<Spread> {
         cold: range(&|level| level.counts.cold),
         capacity: some(&|level| level.counts.capacity),
         conflict: some(&LevelCounts::conflict),
-        writebacks: range(&|level| level.counts.writebacks.value),
-        resident_dirty: range(&|level| level.counts.resident_dirty),
-        traffic_bytes: range(&|level| level.traffic(line)),
+        coherence: some(&|level| level.sharing().map(|sharing| sharing.coherence.value)),
+        writebacks: some(&|level| level.dirty().map(|(writebacks, _)| writebacks.value)),
+        resident_dirty: some(&|level| level.dirty().map(|(_, resident)| resident)),
+        traffic_bytes: some(&|level| level.traffic(line)),
     })
 }
 
@@ -230,6 +298,10 @@ pub struct Context {
     pub all: u64,
     /// Whether it is the first level.
     pub first: bool,
+    /// Whether it is the last one.
+    pub last: bool,
+    /// Whether threads are told apart.
+    pub by_thread: bool,
     /// The most histograms there are, as bits of the set count.
     pub max_set_bits: u32,
     /// Spread over the processes.
@@ -244,7 +316,9 @@ impl LevelAnswer {
         let misses = counts.total();
         let doubtful = matches!(counts.model, Model::Bounded | Model::Interpolated);
         // A sum of exact misses can still hold write-backs that are only known within bounds.
-        let open = counts.writebacks.lo != counts.writebacks.hi;
+        let (dirty, sharing) = (level.dirty(), level.sharing());
+        let open = dirty.map(|(writebacks, _)| writebacks).filter(|writebacks| writebacks.lo != writebacks.hi);
+        let figure = |of: fn(&Sharing) -> Figure| sharing.as_ref().map(|sharing| of(sharing).value);
         let ratio = |of: u64| (of > 0).then(|| misses.value as f64 / of as f64);
         Self {
             name: shape.name.clone(),
@@ -262,12 +336,18 @@ impl LevelAnswer {
             cold: counts.cold,
             capacity: counts.capacity,
             conflict: level.conflict(),
-            writebacks: counts.writebacks.value,
-            resident_dirty: counts.resident_dirty,
+            coherence: figure(|sharing| sharing.coherence),
+            invalidations_received: figure(|sharing| sharing.received),
+            invalidations_sent: figure(|sharing| sharing.sent),
+            remote: figure(|sharing| sharing.remote),
+            dirty_transfers: figure(|sharing| sharing.dirty),
+            memory_accesses: context.last.then(|| misses.value - figure(|sharing| sharing.remote).unwrap_or(0)),
+            writebacks: dirty.map(|(writebacks, _)| writebacks.value),
+            resident_dirty: dirty.map(|(_, resident)| resident),
             clamped: level.clamped,
             exact: context.first && counts.model == Model::Lru && !level.clamped && counts.sample.is_none(),
             bounds: doubtful.then_some([misses.lo, misses.hi]),
-            writeback_bounds: open.then_some([counts.writebacks.lo, counts.writebacks.hi]),
+            writeback_bounds: open.map(|writebacks| [writebacks.lo, writebacks.hi]),
             approximation: match (context.first, shape.exclusive) {
                 (true, _) => None,
                 (false, true) => Some("approximate"),
@@ -278,12 +358,26 @@ impl LevelAnswer {
             local_miss_ratio: ratio(level.accesses),
             global_miss_ratio: ratio(context.all),
             caches: level.caches,
-            coherence: None,
             note: note(shape, level, &context),
             sampled: counts.sample.as_ref().map(|sample| Sampled::new(sample, context.all)),
             spread: context.spread,
+            threads: (context.by_thread && shape.scope == Scope::Private).then(|| threads(&level.threads)),
         }
     }
+}
+
+/// The threads of a level, as an answer shows them.
+fn threads(threads: &[ThreadCounts]) -> Vec<ThreadAnswer> {
+    let one = threads.iter().all(|thread| thread.pid == threads[0].pid);
+    let answer = |thread: &ThreadCounts| ThreadAnswer {
+        pid: (!one).then_some(thread.pid),
+        thread: thread.slot,
+        references: thread.accesses,
+        misses: thread.counts.total().value,
+        invalidations: thread.counts.sharing.map(|sharing| sharing.received.value),
+        remote: thread.counts.sharing.map(|sharing| sharing.remote.value),
+    };
+    threads.iter().map(answer).collect()
 }
 
 /// What a reader should know about a level's figures.
@@ -305,7 +399,7 @@ fn note(shape: &Shape, level: &LevelCounts, context: &Context) -> Option<String>
             counts.total().hi
         )),
         Model::Hashed => notes.push("hashed index: expected value for lines that land in sets at random".to_owned()),
-        Model::Lru => {}
+        Model::Lru | Model::Composed => {}
     }
     if let Some(sample) = &counts.sample {
         let what = if sample.of_sets { "set" } else { "line at random" };
@@ -318,8 +412,18 @@ fn note(shape: &Shape, level: &LevelCounts, context: &Context) -> Option<String>
         let why = if counts.sample.is_some() { "by the estimates" } else { "for want of sets or ways" };
         notes.push(format!("more misses than accesses reach it, {why}: clamped"));
     }
-    if shape.scope == Scope::Private && level.caches > 1 {
-        notes.push("each thread's cache alone: invalidations between them are not modelled".to_owned());
+    if level.several && counts.sharing.is_none() {
+        notes.push(match (counts.lost, &counts.sample) {
+            (0, Some(_)) => {
+                "each thread's cache alone: a sample does not tell of invalidations between them".to_owned()
+            }
+            (0, None) => {
+                "each thread's cache alone: the profile does not tell of invalidations between them; record it \
+                          with this version of bf"
+                    .to_owned()
+            }
+            (_, _) => "the profile has lost its coherence counts: misses hold, their kinds are unknown".to_owned(),
+        });
     }
     (!notes.is_empty()).then(|| notes.join("; "))
 }

@@ -14,6 +14,7 @@ pub mod machine;
 pub mod query;
 pub mod replay;
 pub mod sampled;
+pub mod sharing;
 
 pub mod size;
 pub mod spec;

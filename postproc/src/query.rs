@@ -1,13 +1,14 @@
 //! A hierarchy of caches against a profile: section 4 of the model, over threads and processes.
 
 use crate::{
-    answer::{self, Answer, Context, LevelAnswer, LevelCounts},
+    answer::{self, Answer, Context, LevelAnswer, LevelCounts, ThreadCounts},
     error::{QueryError, SpecError},
     sampled::SampledLevel,
+    sharing::Sharing,
     spec::{Cache, Scope, Shape},
     stack::{Counts, Figure, Level},
 };
-use bf_profile::{LineData, Owner, Process, Profile, SampledLines};
+use bf_profile::{LineCoherence, LineData, Owner, Process, Profile, SampledLines};
 
 /// What is asked of a profile.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,8 @@ pub struct Query {
     pub levels: Vec<Cache>,
     /// Count only references under these tags; empty: all.
     pub tags: Vec<String>,
+    /// Tell the threads of private levels apart.
+    pub by_thread: bool,
 }
 
 /// What the hierarchy does with the references of the profile. Every process is taken alone, with a hierarchy of its
@@ -31,6 +34,7 @@ pub fn query(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
         processes.push(asker.process(process)?);
     }
     let references = [0, 1].map(|kind| processes.iter().map(|process| process.references[kind]).sum::<u64>());
+    let last = shapes.len() - 1;
     let levels = shapes.iter().enumerate().map(|(index, shape)| {
         let each: Vec<&LevelCounts> = processes.iter().map(|process| &process.levels[index]).collect();
         let mut sum = LevelCounts::none();
@@ -38,6 +42,8 @@ pub fn query(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
         let context = Context {
             all: references[0] + references[1],
             first: index == 0,
+            last: index == last,
+            by_thread: query.by_thread,
             max_set_bits: max_set_bits(profile, shape.line),
             spread: answer::spread(shape.line, &each),
         };
@@ -77,7 +83,7 @@ fn max_set_bits(profile: &Profile, line: u32) -> u32 {
 pub fn answerable(profile: &Profile, caches: &[Cache]) -> (Vec<Cache>, Vec<QueryError>) {
     let (mut kept, mut refused) = (Vec::new(), Vec::new());
     for cache in caches {
-        match query(profile, &Query { levels: vec![cache.clone()], tags: Vec::new() }) {
+        match query(profile, &Query { levels: vec![cache.clone()], ..Query::default() }) {
             Err(error @ QueryError::Sampled { .. }) => refused.push(error),
             _ => kept.push(cache.clone()),
         }
@@ -87,20 +93,22 @@ pub fn answerable(profile: &Profile, caches: &[Cache]) -> (Vec<Cache>, Vec<Query
 
 /// The stacks of one line size in one process.
 enum Lines<'a> {
-    Whole(&'a LineData),
+    Whole(&'a LineData, Option<&'a LineCoherence>),
     Sampled(&'a SampledLines),
 }
 
 impl<'a> Lines<'a> {
     fn of(process: &'a Process, line: u32) -> Option<Self> {
-        let whole = process.lines.iter().find(|data| data.line_bytes == line).map(Self::Whole);
+        let coherence = process.coherence.iter().find(|data| data.line_bytes == line);
+        let whole = process.lines.iter().find(|data| data.line_bytes == line);
+        let whole = whole.map(|data| Self::Whole(data, coherence));
         whole.or_else(|| process.sampled.iter().find(|data| data.line_bytes == line).map(Self::Sampled))
     }
 
     /// Whose references were counted.
     fn owners(&self) -> Vec<Owner> {
         let mut owners: Vec<Owner> = match self {
-            Self::Whole(data) => data.stacks.iter().map(|stack| stack.owner).collect(),
+            Self::Whole(data, _) => data.stacks.iter().map(|stack| stack.owner).collect(),
             Self::Sampled(data) => data.references.iter().map(|references| references.owner).collect(),
         };
         owners.sort_unstable();
@@ -111,14 +119,14 @@ impl<'a> Lines<'a> {
 
 /// A cache made ready to be asked about such stacks.
 enum Rule<'a> {
-    Whole(Level, &'a LineData),
+    Whole(Level, &'a LineData, Option<&'a LineCoherence>),
     Sampled(SampledLevel<'a>),
 }
 
 impl<'a> Rule<'a> {
     fn new(shape: &Shape, capacity_lines: u64, lines: &Lines<'a>) -> Result<Self, QueryError> {
         Ok(match *lines {
-            Lines::Whole(data) => Self::Whole(Level::new(shape, capacity_lines, data)?, data),
+            Lines::Whole(data, coherence) => Self::Whole(Level::new(shape, capacity_lines, data)?, data, coherence),
             Lines::Sampled(data) => Self::Sampled(SampledLevel::new(shape, capacity_lines, data)?),
         })
     }
@@ -126,11 +134,25 @@ impl<'a> Rule<'a> {
     /// What the cache does with the references of `owner` under the tags that `wanted` says.
     fn count(&mut self, owner: Owner, wanted: impl Fn(u32) -> bool) -> Counts {
         match self {
-            Self::Whole(level, data) => {
+            Self::Whole(level, data, coherence) => {
                 let mut counts = Counts::none();
                 for stack in data.stacks.iter().filter(|stack| stack.owner == owner && wanted(stack.tag)) {
                     counts += &level.count(&stack.histograms);
                 }
+                let alone =
+                    data.stacks.iter().all(|stack| matches!(stack.owner, Owner::Slot(_)) && stack.owner == owner);
+                let sharing = match (owner, coherence) {
+                    (Owner::Slot(slot), Some(coherence)) => {
+                        let mut sum = Sharing::default();
+                        for part in coherence.slots.iter().filter(|part| part.slot == slot && wanted(part.tag)) {
+                            sum += &level.sharing(part);
+                        }
+                        Some(sum)
+                    }
+                    (Owner::Slot(_), None) if !alone => None,
+                    _ => Some(Sharing::default()),
+                };
+                level.share(&mut counts, sharing);
                 counts
             }
             Self::Sampled(level) => level.count(owner, wanted),
@@ -215,7 +237,9 @@ impl<'a> Asker<'a> {
             };
             let mut rule = Rule::new(shape, self.capacities[index], &lines)?;
             let (mut level, mut below) = (LevelCounts::none(), Vec::new());
-            for owner in owners(&lines, shape.scope)? {
+            let owners = owners(&lines, shape.scope)?;
+            let several = shape.scope == Scope::Private && owners.len() > 1;
+            for owner in owners {
                 let mut counts = rule.count(owner, wanted);
                 let (accesses, clamped) = match misses_above(&above, owner, shape.scope) {
                     None => (counts.references, false),
@@ -225,7 +249,14 @@ impl<'a> Asker<'a> {
                     add(&mut answer.references, counts.references);
                 }
                 let accesses = accesses.iter().sum();
-                level.add(&LevelCounts { accesses, counts: counts.clone(), clamped, caches: 1 });
+                let threads = match owner {
+                    Owner::Slot(slot) if shape.scope == Scope::Private => {
+                        vec![ThreadCounts { pid: process.meta.pid, slot, accesses, counts: counts.clone() }]
+                    }
+                    _ => Vec::new(),
+                };
+                let one = LevelCounts { accesses, counts: counts.clone(), clamped, caches: 1, several, threads };
+                level.add(&one);
                 below.push((owner, counts));
             }
             answer.levels.push(level);
@@ -284,10 +315,16 @@ fn clamp(counts: &mut Counts, accesses: [u64; 2]) -> bool {
     let clamped = counts.total().value > all;
     if clamped {
         for (misses, most) in counts.misses.iter_mut().zip(accesses) {
-            *misses = Figure { value: most, lo: misses.lo.min(most), hi: misses.hi.min(most) };
+            *misses = Figure { value: most, ..misses.at_most(most) };
         }
         counts.cold = counts.cold.min(all);
-        counts.capacity = counts.capacity.map(|capacity| capacity.min(all - counts.cold));
+        let mut warm = all - counts.cold;
+        if let Some(sharing) = &mut counts.sharing {
+            sharing.remote = sharing.remote.at_most(all);
+            sharing.coherence = sharing.coherence.at_most(warm);
+            warm -= sharing.coherence.value;
+        }
+        counts.capacity = counts.capacity.map(|capacity| capacity.min(warm));
     }
     clamped
 }
@@ -320,7 +357,7 @@ mod tests {
 
     fn ask(profile: &Profile, caches: &[&str], tags: &[&str]) -> Result<Answer, QueryError> {
         let levels = caches.iter().map(|cache| cache.parse().unwrap()).collect();
-        query(profile, &Query { levels, tags: tags.iter().map(|&tag| tag.to_owned()).collect() })
+        query(profile, &Query { levels, tags: tags.iter().map(|&tag| tag.to_owned()).collect(), ..Query::default() })
     }
 
     #[test]

@@ -245,6 +245,8 @@ fn estimate(references: [u64; 2], sample: Sample) -> Counts {
         hits_beyond_full: split(|counts| counts.hits_beyond_full),
         writebacks: Figure::exactly(sample.estimate(|counts| counts.writebacks.value)),
         resident_dirty: sample.estimate(|counts| counts.resident_dirty),
+        lost: 0,
+        sharing: None,
         sample: Some(sample),
     }
 }

@@ -1,6 +1,6 @@
 //! What one cache does with the references of one stack: sections 2 to 4 of the model, from histograms to counts.
 
-use crate::{error::QueryError, hashed::Hashed, sampled::Sample, spec::Shape};
+use crate::{error::QueryError, hashed::Hashed, sampled::Sample, sharing::Sharing, spec::Shape};
 use bf_profile::{Bin, Histograms, LineData, SetHistograms};
 use std::ops::{Add, AddAssign};
 
@@ -17,6 +17,8 @@ pub enum Model {
     Bounded,
     /// Lines land in sets as if at random.
     Hashed,
+    /// One cache of several threads, composed of what each does by itself.
+    Composed,
 }
 
 impl Model {
@@ -28,6 +30,7 @@ impl Model {
             Self::Interpolated => "interpolated",
             Self::Bounded => "bounded",
             Self::Hashed => "hashed",
+            Self::Composed => "composed",
         }
     }
 }
@@ -48,6 +51,12 @@ impl Figure {
     #[must_use]
     pub const fn exactly(value: u64) -> Self {
         Self { value, lo: value, hi: value }
+    }
+
+    /// Cut down.
+    #[must_use]
+    pub fn at_most(self, most: u64) -> Self {
+        Self { value: self.value.min(most), lo: self.lo.min(most), hi: self.hi.min(most) }
     }
 }
 
@@ -83,6 +92,10 @@ pub struct Counts {
     pub writebacks: Figure,
     /// Dirty lines still resident at the end.
     pub resident_dirty: u64,
+    /// References that found their line invalidated; all of them are misses.
+    pub lost: u64,
+    /// What other private caches had to do with it; `None` where the profile does not tell.
+    pub sharing: Option<Sharing>,
     /// What these counts were estimated from; `None`: nothing was estimated.
     pub sample: Option<Sample>,
 }
@@ -91,7 +104,7 @@ impl Counts {
     /// The counts of a stream without references: the neutral element of the sum.
     #[must_use]
     pub fn none() -> Self {
-        Self { capacity: Some(0), hits_beyond_full: Some(0), ..Self::default() }
+        Self { capacity: Some(0), hits_beyond_full: Some(0), sharing: Some(Sharing::default()), ..Self::default() }
     }
 
     /// Misses by loads and stores together.
@@ -111,6 +124,11 @@ impl AddAssign<&Counts> for Counts {
         self.cold += other.cold;
         self.capacity = self.capacity.zip(other.capacity).map(|(a, b)| a + b);
         self.hits_beyond_full = self.hits_beyond_full.zip(other.hits_beyond_full).map(|(a, b)| a + b);
+        self.lost += other.lost;
+        self.sharing = self.sharing.zip(other.sharing).map(|(mut sum, sharing)| {
+            sum += &sharing;
+            sum
+        });
         self.writebacks += other.writebacks;
         self.resident_dirty += other.resident_dirty;
         match (&mut self.sample, &other.sample) {
@@ -161,7 +179,8 @@ impl Level {
         Ok(Self { rule })
     }
 
-    /// What the cache does with the references in `histograms`.
+    /// What the cache does with the references in `histograms`; what other caches have to do with it is added by
+    /// [`Level::share`].
     pub fn count(&mut self, histograms: &Histograms) -> Counts {
         match &mut self.rule {
             Rule::Full(ways) => full(histograms, *ways),
@@ -188,6 +207,8 @@ fn full(histograms: &Histograms, ways: u64) -> Counts {
         hits_beyond_full: Some(0),
         writebacks,
         resident_dirty: count(&bins.resident) - ends.value,
+        lost: lost(histograms),
+        sharing: Some(Sharing::default()),
         sample: None,
     }
 }
@@ -210,6 +231,8 @@ fn sets(histograms: &Histograms, bits: u32, ways: u64) -> Counts {
         hits_beyond_full: Some(full.saturating_sub(capacity)),
         writebacks: Figure::exactly(tail(&at.writebacks, ways) + ends),
         resident_dirty: at.resident.iter().sum::<u64>() - ends,
+        lost: lost(histograms),
+        sharing: Some(Sharing::default()),
         sample: None,
     }
 }
@@ -221,7 +244,7 @@ fn bounded(histograms: &Histograms, greatest: (u32, u64), lines: u64, formula: &
     let most = if bits == 0 { full(histograms, ways) } else { sets(histograms, bits, ways) };
     let mut counts = hashed(histograms, formula);
     for kind in 0..2 {
-        let (lo, hi) = (histograms.cold[kind], most.misses[kind].hi);
+        let (lo, hi) = (histograms.cold[kind] + histograms.lost()[kind], most.misses[kind].hi);
         counts.misses[kind] = Figure { value: counts.misses[kind].value.clamp(lo, hi), lo, hi };
     }
     let dirty = counts.writebacks.value + counts.resident_dirty;
@@ -255,6 +278,8 @@ fn hashed(histograms: &Histograms, formula: &mut Hashed) -> Counts {
         hits_beyond_full: None,
         writebacks: Figure::exactly(sum(&bins.writebacks) + ends),
         resident_dirty: count(&bins.resident) - ends,
+        lost: lost(histograms),
+        sharing: Some(Sharing::default()),
         sample: None,
     }
 }
@@ -264,13 +289,18 @@ fn known_misses_of_one_set(histograms: &Histograms, lines: u64) -> u64 {
     from(&histograms.full.loads, lines).value + from(&histograms.full.stores, lines).value
 }
 
+fn lost(histograms: &Histograms) -> u64 {
+    histograms.lost().iter().sum()
+}
+
 fn cold(histograms: &Histograms) -> u64 {
     histograms.cold[0] + histograms.cold[1]
 }
 
-/// Cold misses and those of lines referenced before.
+/// Cold misses, those of lines that were invalidated, and those of others referenced before.
 fn misses(histograms: &Histograms, reused: [Figure; 2]) -> [Figure; 2] {
-    [0, 1].map(|kind| Figure::exactly(histograms.cold[kind]) + reused[kind])
+    let lost = histograms.lost();
+    [0, 1].map(|kind| Figure::exactly(histograms.cold[kind] + lost[kind]) + reused[kind])
 }
 
 fn count(bins: &[Bin]) -> u64 {
@@ -278,7 +308,7 @@ fn count(bins: &[Bin]) -> u64 {
 }
 
 /// Values from `least` on; those of a bin that holds values on both sides are shared out evenly.
-fn from(bins: &[Bin], least: u64) -> Figure {
+pub(crate) fn from(bins: &[Bin], least: u64) -> Figure {
     let mut figure = Figure::default();
     for bin in bins.iter().rev().take_while(|bin| bin.hi > least) {
         figure += if bin.lo >= least {
@@ -292,7 +322,7 @@ fn from(bins: &[Bin], least: u64) -> Figure {
 }
 
 /// Sum of the counts from index `least` on.
-fn tail(counts: &[u64], least: u64) -> u64 {
+pub(crate) fn tail(counts: &[u64], least: u64) -> u64 {
     counts.iter().skip(usize::try_from(least).unwrap_or(usize::MAX)).sum()
 }
 

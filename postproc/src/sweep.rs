@@ -82,10 +82,12 @@ pub struct Point {
     pub capacity: Option<u64>,
     /// The remaining misses; null where the rule has no such split.
     pub conflict: Option<u64>,
-    /// Dirty lines written back during the run.
-    pub writebacks: u64,
-    /// (misses + write-backs) times line size.
-    pub traffic_bytes: u64,
+    /// Misses of lines that a store of another thread took out of the cache; null unless there are several private ones.
+    pub coherence: Option<u64>,
+    /// Dirty lines written back during the run; null where private caches pass them on to each other.
+    pub writebacks: Option<u64>,
+    /// (misses + write-backs) times line size; null where write-backs are.
+    pub traffic_bytes: Option<u64>,
     /// Interval of `misses` where the rule is interpolated or bounded.
     pub bounds: Option<[u64; 2]>,
     /// How sure the figures are that were estimated from a sample; absent where nothing was.
@@ -146,7 +148,7 @@ pub fn sweep(profile: &Profile, sweep: &Sweep) -> Result<SweepAnswer, QueryError
                     hashed: sweep.hashed,
                     exclusive: false,
                 };
-                let question = Query { levels: vec![cache], tags: sweep.tags.clone() };
+                let question = Query { levels: vec![cache], tags: sweep.tags.clone(), ..Query::default() };
                 match query(profile, &question) {
                     Ok(found) => answer.points.extend(found.levels.into_iter().map(|level| Point {
                         size_bytes: level.size_bytes,
@@ -164,6 +166,7 @@ pub fn sweep(profile: &Profile, sweep: &Sweep) -> Result<SweepAnswer, QueryError
                         cold: level.cold,
                         capacity: level.capacity,
                         conflict: level.conflict,
+                        coherence: level.coherence,
                         writebacks: level.writebacks,
                         traffic_bytes: level.traffic_bytes,
                         bounds: level.bounds,

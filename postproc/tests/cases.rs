@@ -21,7 +21,7 @@ fn every_number_of(name: &str) {
         let number = |key: &str| expected[key].as_u64().unwrap();
         let (line, sets, ways) = (number("line"), number("sets"), number("ways"));
         let cache = format!("L={}:{ways}:{line}:shared", sets * ways * line);
-        let answer = query(&profile, &Query { levels: vec![cache.parse().unwrap()], tags: vec![] }).unwrap();
+        let answer = query(&profile, &Query { levels: vec![cache.parse().unwrap()], ..Query::default() }).unwrap();
         let level = &answer.levels[0];
         let got = serde_json::json!({
             "line": level.line_bytes, "sets": level.sets, "ways": level.ways,

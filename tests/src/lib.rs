@@ -7,6 +7,7 @@
 pub mod accuracy;
 pub mod cached;
 pub mod cases;
+pub mod coherent;
 pub mod debian;
 pub mod histograms;
 pub mod oracle;

@@ -14,7 +14,7 @@ fn figures(text: &str) -> [u64; 4] {
 
 fn figures_of(profile: &Profile) -> [u64; 4] {
     let levels = vec!["L1=256:full:shared".parse().unwrap()];
-    let answer = query(profile, &Query { levels, tags: vec![] }).unwrap();
+    let answer = query(profile, &Query { levels, ..Query::default() }).unwrap();
     let level = &answer.levels[0];
     [answer.load_references, answer.store_references, level.load_misses, level.store_misses]
 }
@@ -141,7 +141,7 @@ fn own_traces_keep_slots_tags_and_limits() {
     let sizes: Vec<_> = process.lines.iter().map(|data| (data.line_bytes, data.max_set_bits, data.max_ways)).collect();
     assert_eq!(sizes, [(32, 3, 4), (64, 3, 4)]);
     let levels = vec!["L1=256:full".parse().unwrap()];
-    let answer = query(&replayed.profile, &Query { levels, tags: vec!["solve".into()] }).unwrap();
+    let answer = query(&replayed.profile, &Query { levels, tags: vec!["solve".into()], ..Query::default() }).unwrap();
     assert_eq!((answer.references, answer.levels[0].store_misses), (1, 1));
 }
 
