@@ -184,16 +184,17 @@ impl Batch {
         self.hand_on(feed);
         let shape = shapes.shape(number);
         let (each, mut left) = (count(&shape, &record), shape.iterations(&record));
+        let holes = shape.has_holes(&record);
         while left > 0 && each > 0 {
             let part = left.min((Self::MOST / each).max(1));
-            record[0] = Tag::shape(self.known(number, shapes).place - 1, shape.has_holes(&record));
+            record[0] = Tag::shape(self.known(number, shapes).place - 1, holes);
             if shape.stream {
                 record[Shape::COUNT as usize] = part;
             }
             self.words.extend_from_slice(&record);
             self.accesses = part * each;
             self.hand_on(feed);
-            shape.advance(&mut record, part);
+            shape.advance(&mut record, part, holes);
             left -= part;
         }
     }

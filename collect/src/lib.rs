@@ -6,6 +6,7 @@
 
 mod batch;
 mod convert;
+mod directory;
 mod pipeline;
 mod references;
 mod sample;

@@ -1,8 +1,10 @@
 //! Analysis on other threads than those that record.
 //!
-//! Batches go into one bounded lock-free queue, the *intake*; its order is the order of the global stacks. From there
-//! they are dealt out to *lanes*: a lane is what must be analysed one after the other, the stacks of one slot (or the
-//! global ones), whole or for one line size. Whoever has time takes a batch off a lane that nobody works on: helper
+//! Batches go into one bounded lock-free queue, the *intake*; its order is the order of the global stacks, and the order in
+//! which slots take lines from each other. From there, once there is more than one slot, they are *sorted*, one after the
+//! other: which lines do other slots use too? Then they are dealt out to *lanes*: a lane is what must be analysed one
+//! after the other, the stacks of one slot (or the global ones), whole or for one line size. A batch with lines that
+//! others use is analysed while no other is, among those of slots, and in its turn. Whoever has time takes a batch off a lane that nobody works on: helper
 //! threads all the time, threads of the program when the intake is full, instead of waiting.
 //!
 //! Concurrency: only [`Schedule`]'s lock orders anything; it is held for a few instructions at a time, and nothing is
@@ -15,7 +17,7 @@ use bf_stack::Bucket;
 use crossbeam_queue::ArrayQueue;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Batches in the intake. A batch is what a recording buffer of 64 KiB holds: more of them would only leave the caches.
@@ -31,24 +33,46 @@ pub(crate) struct Item {
     pub(crate) slot: u32,
     pub(crate) batch: Batch,
     pub(crate) bucket: Bucket,
+    /// By line size the lines that other slots used too, once the batch was sorted; empty before there is a second slot.
+    pub(crate) common: OnceLock<Vec<Vec<u64>>>,
 }
 
-/// A batch taken off a lane, to be analysed.
+impl Item {
+    /// Whether the stacks of all slots are needed to analyse it for one part of the line sizes.
+    pub(crate) fn is_common(&self, part: usize, parts: usize) -> bool {
+        let common = self.common.get().map_or(&[][..], Vec::as_slice);
+        if parts > 1 { common.get(part).is_some_and(|lines| !lines.is_empty()) } else { is_common(common) }
+    }
+}
+
+/// Whether there are any lines.
+pub(crate) fn is_common(common: &[Vec<u64>]) -> bool {
+    common.iter().any(|lines| !lines.is_empty())
+}
+
+/// A batch taken off a lane.
 #[derive(Debug)]
 pub(crate) struct Job {
-    lane: usize,
-    pub(crate) owner: Arc<Owner>,
-    /// Which part of the owner's stacks.
-    pub(crate) part: usize,
+    /// Of the batch, in the order of the intake.
+    number: u64,
+    pub(crate) work: Work,
     pub(crate) item: Arc<Item>,
-    first: bool,
 }
 
-impl Job {
-    /// Whether this is the one of the item's jobs that stands for it: that of its slot, first part.
-    pub(crate) fn is_first(&self) -> bool {
-        self.first
-    }
+/// What is to be done with it.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Finding out which of its lines other slots use.
+    Sort,
+    /// Feeding it to stacks.
+    Analyse {
+        lane: usize,
+        owner: Arc<Owner>,
+        /// Which part of the owner's stacks.
+        part: usize,
+        /// Whether these are the stacks of the item's slot, not the global ones.
+        private: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -59,18 +83,32 @@ struct Lane {
     part: usize,
     /// Waiting batches with their numbers; has room for the whole backlog.
     queue: VecDeque<(u64, Arc<Item>)>,
-    busy: bool,
+    /// The batch that is worked on.
+    busy: Option<u64>,
 }
 
 impl Lane {
     fn runnable(&self) -> Option<u64> {
-        if self.busy { None } else { self.queue.front().map(|&(number, _)| number) }
+        if self.busy.is_some() { None } else { self.queue.front().map(|&(number, _)| number) }
+    }
+
+    /// The oldest batch that is not finished.
+    fn oldest(&self) -> Option<u64> {
+        self.busy.or_else(|| self.queue.front().map(|&(number, _)| number))
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Schedule {
     lanes: Vec<Lane>,
+    /// Waiting to be sorted, once there is more than one slot.
+    sorting: VecDeque<(u64, Arc<Item>)>,
+    sorts: bool,
+    sorter_busy: bool,
+    /// Parts of the stacks of each slot.
+    parts: usize,
+    /// Parts and numbers of batches with common lines that are not finished.
+    common: Vec<(usize, u64)>,
     /// Batches dealt out so far.
     dealt: u64,
     /// Batches dealt out and not finished.
@@ -98,11 +136,24 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    pub(crate) fn new() -> Self {
+    /// For stacks of so many parts.
+    pub(crate) fn new(parts: usize) -> Self {
+        let schedule = Schedule {
+            lanes: Vec::new(),
+            sorting: VecDeque::with_capacity(BACKLOG),
+            sorts: false,
+            sorter_busy: false,
+            parts,
+            common: Vec::with_capacity(BACKLOG * parts),
+            dealt: 0,
+            backlog: 0,
+            held: false,
+            steps: 0,
+        };
         Self {
             intake: ArrayQueue::new(INTAKE),
             spare: ArrayQueue::new(INTAKE + BACKLOG),
-            schedule: Mutex::default(),
+            schedule: Mutex::new(schedule),
             work: Condvar::new(),
             idle: AtomicUsize::new(0),
             progress: Condvar::new(),
@@ -133,7 +184,7 @@ impl Pipeline {
             owner: Arc::clone(owner),
             part,
             queue: VecDeque::with_capacity(BACKLOG + 1),
-            busy: false,
+            busy: None,
         };
         let mut more: Vec<_> = (0..owner.parts()).map(lane).collect();
         loop {
@@ -144,6 +195,7 @@ impl Pipeline {
                 room.append(&mut schedule.lanes);
                 room.append(&mut more);
                 std::mem::swap(&mut room, &mut schedule.lanes);
+                schedule.sorts |= slot.is_none();
                 drop(schedule);
                 return;
             }
@@ -153,7 +205,8 @@ impl Pipeline {
     /// Hands a batch over, in exchange for an empty one. Where there is no room, helps until there is.
     pub(crate) fn submit(&self, slot: u32, batch: &mut Batch, bucket: Bucket, analyse: impl Fn(&Job)) {
         let empty = self.spare.pop().unwrap_or_default();
-        let mut item = Arc::new(Item { slot, batch: std::mem::replace(batch, empty), bucket });
+        let batch = std::mem::replace(batch, empty);
+        let mut item = Arc::new(Item { slot, batch, bucket, common: OnceLock::new() });
         while let Err(back) = self.intake.push(item) {
             if self.closed() {
                 return;
@@ -224,40 +277,19 @@ impl Pipeline {
 
     /// Gives a job back and takes the next, of this slot if there is one, else the one handed over first.
     fn next(&self, finished: Option<Job>, preferred: Option<u32>) -> Option<Job> {
-        let (lane, item) = finished.map(|job| (job.lane, Arc::into_inner(job.item))).unzip();
         let mut schedule = self.schedule();
-        if let Some(lane) = lane {
-            schedule.put_back(lane, item.as_ref().is_some_and(Option::is_some));
-        }
+        let item = finished.and_then(|job| schedule.put_back(job));
         self.deal(&mut schedule);
-        let lanes = schedule.lanes.iter_mut().enumerate();
-        let runnable = lanes.filter_map(|(index, lane)| {
-            let foreign = preferred.is_some() && lane.slot != preferred;
-            lane.runnable().map(|number| (foreign, number, index))
-        });
-        let job = runnable.min().and_then(|(_, _, index)| {
-            let lane = &mut schedule.lanes[index];
-            let (_, item) = lane.queue.pop_front()?;
-            lane.busy = true;
-            Some(Job {
-                lane: index,
-                owner: Arc::clone(&lane.owner),
-                part: lane.part,
-                item,
-                first: lane.slot.is_some() && lane.part == 0,
-            })
-        });
+        let job = schedule.take(preferred);
         self.tell(&schedule);
         drop(schedule);
-        self.recycle(item.flatten());
+        self.recycle(item);
         job
     }
 
     fn finish(&self, job: Job) {
-        let lane = job.lane;
-        let item = Arc::into_inner(job.item);
         let mut schedule = self.schedule();
-        schedule.put_back(lane, item.is_some());
+        let item = schedule.put_back(job);
         self.deal(&mut schedule);
         self.tell(&schedule);
         drop(schedule);
@@ -280,12 +312,11 @@ impl Pipeline {
             schedule.dealt += 1;
             schedule.backlog += 1;
             let number = schedule.dealt;
-            for lane in &mut schedule.lanes {
-                if lane.slot.is_none_or(|slot| slot == item.slot) {
-                    lane.queue.push_back((number, Arc::clone(&item)));
-                }
+            if schedule.sorts {
+                schedule.sorting.push_back((number, item));
+            } else {
+                schedule.deal(number, &item);
             }
-            debug_assert!(Arc::strong_count(&item) > 1, "slot {} was never added", item.slot);
         }
     }
 
@@ -342,9 +373,56 @@ impl Pipeline {
 }
 
 impl Schedule {
-    /// Whether some lane has a batch that nobody works on.
+    /// Whether there is something that nobody works on.
     fn runnable(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.runnable().is_some())
+        self.can_sort() || self.lanes.iter().any(|lane| self.next_of(lane).is_some())
+    }
+
+    fn can_sort(&self) -> bool {
+        !self.sorter_busy && !self.sorting.is_empty()
+    }
+
+    /// The number of a lane's next batch, if it may be analysed now. One with common lines needs the stacks of all slots:
+    /// all batches before it must be finished, and those after it wait.
+    fn next_of(&self, lane: &Lane) -> Option<u64> {
+        let number = lane.runnable()?;
+        let first = self.common.iter().find(|&&(part, _)| part == lane.part).map(|&(_, number)| number);
+        let Some(first) = first.filter(|_| lane.slot.is_some()) else { return Some(number) };
+        let others = || self.lanes.iter().filter(|other| other.slot.is_some() && other.part == lane.part);
+        let alone = || others().filter_map(Lane::oldest).all(|oldest| oldest >= number);
+        (number < first || number == first && alone()).then_some(number)
+    }
+
+    /// Deals a batch out to its lanes.
+    fn deal(&mut self, number: u64, item: &Arc<Item>) {
+        for part in 0..self.parts {
+            if item.is_common(part, self.parts) {
+                self.common.push((part, number));
+            }
+        }
+        for lane in self.lanes.iter_mut().filter(|lane| lane.slot.is_none_or(|slot| slot == item.slot)) {
+            lane.queue.push_back((number, Arc::clone(item)));
+        }
+        debug_assert!(Arc::strong_count(item) > 1, "slot {} was never added", item.slot);
+    }
+
+    /// The next job, of this slot if there is one.
+    fn take(&mut self, preferred: Option<u32>) -> Option<Job> {
+        if self.can_sort() {
+            let (number, item) = self.sorting.pop_front()?;
+            self.sorter_busy = true;
+            return Some(Job { number, work: Work::Sort, item });
+        }
+        let runnable = self.lanes.iter().enumerate().filter_map(|(index, lane)| {
+            let foreign = preferred.is_some() && lane.slot != preferred;
+            self.next_of(lane).map(|number| (foreign, number, index))
+        });
+        let (_, _, index) = runnable.min()?;
+        let lane = &mut self.lanes[index];
+        let (number, item) = lane.queue.pop_front()?;
+        lane.busy = Some(number);
+        let (owner, part, private) = (Arc::clone(&lane.owner), lane.part, lane.slot.is_some());
+        Some(Job { number, work: Work::Analyse { lane: index, owner, part, private }, item })
     }
 
     /// Whether batches may be dealt out.
@@ -352,10 +430,23 @@ impl Schedule {
         !self.held && self.backlog < BACKLOG
     }
 
-    /// A lane's batch was analysed; `last`: by all lanes that take it.
-    fn put_back(&mut self, lane: usize, last: bool) {
-        self.lanes[lane].busy = false;
-        self.backlog -= usize::from(last);
+    /// A job was done; returns the batch if that was the last one.
+    fn put_back(&mut self, Job { number, work, item }: Job) -> Option<Item> {
         self.steps += 1;
+        match work {
+            Work::Sort => {
+                self.sorter_busy = false;
+                self.deal(number, &item);
+            }
+            Work::Analyse { lane, private, part, .. } => {
+                self.lanes[lane].busy = None;
+                if private {
+                    self.common.retain(|&common| common != (part, number));
+                }
+            }
+        }
+        let item = Arc::into_inner(item);
+        self.backlog -= usize::from(item.is_some());
+        item
     }
 }

@@ -118,7 +118,7 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
             } else {
                 self.times = times as u32;
             }
-            shape.advance(words, times);
+            shape.advance(words, times, false);
             left -= times;
         }
         self.end_piece();
@@ -344,6 +344,13 @@ mod tests {
         let batch = recorded(&mut known, &[1, 60_000, 0x1000, 0, 1, 0, 0x1000, 8, 1, 5, 0, 8]);
         assert_eq!(batch.accesses(), 60_000);
         assert_eq!(chunked(&batch, 6), (vec![(64, false); 60_000], 1));
+    }
+
+    #[test]
+    fn a_stream_goes_on_at_the_beginning_of_the_address_space() {
+        let mut known = known(vec![Shape::stream(4, vec![load(2, 0, 1)])]);
+        let batch = recorded(&mut known, &[1, 40, u64::MAX - 15, 1]);
+        assert_eq!(chunked(&batch, 3).0, flat(&batch, 3));
     }
 
     #[test]

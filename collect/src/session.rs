@@ -10,12 +10,14 @@
 //! `parking_lot` is no choice: a thread that waits there gets thread-local data with a destructor, which the C library
 //! registers on the program's heap, and helper threads have no C library at all.
 
-use crate::pipeline::{Job, Pipeline};
+use crate::directory::Directory;
+use crate::pipeline::{Job, Pipeline, Work, is_common};
+use crate::references::Scratch;
 use crate::stacks::Stacks;
 use crate::{Batch, Sample};
-use bf_profile::{LineData, SampledLines};
+use bf_profile::{LineCoherence, LineData, SampledLines};
 use bf_stack::{Bucket, Instructions, Limits};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -53,6 +55,8 @@ pub struct Snapshot {
     pub lines: Vec<LineData>,
     /// The same if lines are sampled.
     pub sampled: Vec<SampledLines>,
+    /// What slots did to each other, if there are several and lines are not sampled.
+    pub coherence: Vec<LineCoherence>,
     /// Slots that made at least one access, counted or not.
     pub threads: u32,
     /// Counted accesses.
@@ -97,6 +101,11 @@ pub struct Session {
     slots: Mutex<Slots>,
     /// Absent while there is only one slot, which is then the same.
     global: OnceLock<Arc<Owner>>,
+    /// For each line size; none while there is only one slot, or where lines are sampled. Whoever feeds without helpers
+    /// holds it until the batch has its turn, so that its order is that in which slots take lines from each other.
+    directories: Mutex<(Vec<Directory>, Scratch)>,
+    /// Batches that are fed to slots now; [`ALONE`] if one is that needs all stacks.
+    feeding: AtomicU32,
     pipeline: OnceLock<Pipeline>,
     accesses: AtomicU64,
     skipped: AtomicU64,
@@ -115,6 +124,8 @@ impl Session {
             parts,
             slots: Mutex::default(),
             global: OnceLock::new(),
+            directories: Mutex::default(),
+            feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
             accesses: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
@@ -190,13 +201,16 @@ impl Session {
     fn add_slot(&self, slots: &mut Slots) -> u32 {
         if let [only] = slots.owners.as_slice() {
             match self.pipeline.get() {
-                Some(pipeline) => pipeline.at_rest(|job| self.analyse(job), || self.begin_global(only)),
+                Some(pipeline) => pipeline.at_rest(|job| self.work_on(job), || self.begin_global(only)),
                 None => self.begin_global(only),
             }
         }
         let slot = slots.owners.len() as u32;
-        let parts = self.parts.iter().map(|config| Mutex::new(Stacks::new(config))).collect();
-        let owner = Arc::new(Owner { turn: Mutex::new(()), parts });
+        let mut parts: Vec<_> = self.parts.iter().map(Stacks::new).collect();
+        if slot > 0 {
+            parts.iter_mut().for_each(Stacks::share);
+        }
+        let owner = Arc::new(Owner { turn: Mutex::new(()), parts: parts.into_iter().map(Mutex::new).collect() });
         if let Some(pipeline) = self.pipeline.get() {
             pipeline.add(Some(slot), &owner);
         }
@@ -208,6 +222,9 @@ impl Session {
         let Some(_turn) = self.lock(&only.turn) else { return };
         let copy = |part: &Mutex<Stacks>| self.lock(part).map(|stacks| Mutex::new(stacks.clone()));
         let Some(parts) = only.parts.iter().map(copy).collect() else { return };
+        if self.config.sample.is_none() {
+            self.begin_sharing(only);
+        }
         let global = Arc::new(Owner { turn: Mutex::new(()), parts });
         if let Some(pipeline) = self.pipeline.get() {
             pipeline.add(None, &global);
@@ -216,10 +233,21 @@ impl Session {
         let _ = self.global.set(global);
     }
 
+    /// There will be a second slot.
+    fn begin_sharing(&self, only: &Owner) {
+        let Some(mut directories) = self.lock(&self.directories) else { return };
+        directories.0 = self.config.line_sizes.iter().map(|_| Directory::new()).collect();
+        for (part, stacks) in only.parts.iter().enumerate() {
+            let Some(mut stacks) = self.lock(stacks) else { return };
+            stacks.share();
+            stacks.enter_into(0, &mut directories.0[part..]);
+        }
+    }
+
     /// From now on batches may be handed over; helper threads call [`Session::help`]. No slot may be fed meanwhile.
     pub fn pipelined(&self) {
         let Some(slots) = self.lock(&self.slots) else { return };
-        let pipeline = Pipeline::new();
+        let pipeline = Pipeline::new(self.parts.len());
         (0..).zip(&slots.owners).for_each(|(slot, owner)| pipeline.add(Some(slot), owner));
         self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
         // If there is one, it stays.
@@ -235,8 +263,13 @@ impl Session {
         let owner = Arc::clone(&slots.owners[slot as usize]);
         drop(slots);
         let Some(_turn) = self.lock(&owner.turn) else { return };
-        let taken = (0..self.parts.len()).map(|part| self.feed_part(&owner, part, batch, bucket));
+        let Some(mut directories) = self.lock(&self.directories) else { return };
+        let common = self.sort(&mut directories, slot, batch);
+        let Some(feeding) = self.enter(is_common(&common)) else { return };
+        drop(directories);
+        let taken = (0..self.parts.len()).map(|part| self.feed_private(&owner, part, &common, batch, bucket));
         let all = taken.fold(true, |all, taken| all & taken);
+        drop(feeding);
         if let Some(global) = self.global.get()
             && let Some(_turn) = self.lock(&global.turn)
         {
@@ -263,10 +296,79 @@ impl Session {
         }
     }
 
-    fn analyse(&self, job: &Job) {
-        let all = self.feed_part(&job.owner, job.part, &job.item.batch, job.item.bucket);
-        if job.is_first() {
-            self.count(&job.item.batch, job.item.bucket, all);
+    /// By line size the lines of a batch that other slots used before it, ascending.
+    fn sort(&self, (directories, scratch): &mut (Vec<Directory>, Scratch), slot: u32, batch: &Batch) -> Vec<Vec<u64>> {
+        let sizes = directories.iter_mut().zip(&self.config.line_sizes);
+        let common = sizes.map(|(directory, line_bytes)| {
+            let mut common = Vec::new();
+            batch.references(line_bytes.ilog2(), scratch, |chunk| {
+                directory.enter_all(chunk.references, slot, &mut common);
+            });
+            common.sort_unstable();
+            common.dedup();
+            common
+        });
+        common.collect()
+    }
+
+    /// Waits until the stacks of slots may be fed: those of one, or all of them.
+    fn enter(&self, all: bool) -> Option<Feeding<'_>> {
+        loop {
+            let now = self.feeding.load(Ordering::Relaxed);
+            let then = if all { ALONE } else { now.wrapping_add(1) };
+            let may = if all { now == 0 } else { now != ALONE };
+            if may && self.feeding.compare_exchange_weak(now, then, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return Some(Feeding(&self.feeding));
+            }
+            if self.closed.load(Ordering::Acquire) {
+                return None;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Feeds a batch to the stacks of its own slot; whether all of it was taken.
+    fn feed_private(
+        &self,
+        owner: &Arc<Owner>,
+        part: usize,
+        common: &[Vec<u64>],
+        batch: &Batch,
+        bucket: Bucket,
+    ) -> bool {
+        let common = if self.parts.len() > 1 { common.get(part..=part).unwrap_or_default() } else { common };
+        if !is_common(common) {
+            return self.feed_part(owner, part, batch, bucket);
+        }
+        let Some(slots) = self.lock(&self.slots) else { return false };
+        let others: Vec<_> = slots.owners.iter().filter(|other| !Arc::ptr_eq(other, owner)).cloned().collect();
+        drop(slots);
+        let Some(mut mine) = self.lock(&owner.parts[part]) else { return false };
+        let others: Option<Vec<_>> = others.iter().map(|other| self.lock(&other.parts[part])).collect();
+        let Some(mut others) = others else { return false };
+        let mut others: Vec<_> = others.iter_mut().map(|stacks| &mut **stacks).collect();
+        mine.feed_beside(&mut others, common, (batch, bucket), &self.parts[part], self.full)
+    }
+
+    fn work_on(&self, job: &Job) {
+        let (batch, bucket) = (&job.item.batch, job.item.bucket);
+        match &job.work {
+            Work::Sort => {
+                let Some(mut directories) = self.lock(&self.directories) else { return };
+                // Nobody else sorts this batch.
+                let _ = job.item.common.set(self.sort(&mut directories, job.item.slot, batch));
+            }
+            Work::Analyse { owner, part, private: false, .. } => {
+                self.feed_part(owner, *part, batch, bucket);
+            }
+            Work::Analyse { owner, part, private: true, .. } => {
+                let common = job.item.common.get().map_or(&[][..], Vec::as_slice);
+                let Some(_feeding) = self.enter(job.item.is_common(*part, self.parts.len())) else { return };
+                let all = self.feed_private(owner, *part, common, batch, bucket);
+                if *part == 0 {
+                    self.count(batch, bucket, all);
+                }
+            }
         }
     }
 
@@ -277,7 +379,7 @@ impl Session {
     /// If there is no such slot.
     pub fn hand_over(&self, slot: u32, batch: &mut Batch, bucket: Bucket) {
         match self.pipeline.get() {
-            Some(pipeline) => pipeline.submit(slot, batch, bucket, |job| self.analyse(job)),
+            Some(pipeline) => pipeline.submit(slot, batch, bucket, |job| self.work_on(job)),
             None => self.feed(slot, batch, bucket),
         }
         batch.clear();
@@ -287,13 +389,13 @@ impl Session {
     /// for `time`, says that it should end.
     pub fn help(&self, time: Duration, rested: impl Fn() -> bool) {
         if let Some(pipeline) = self.pipeline.get() {
-            pipeline.help(time, |job| self.analyse(job), rested);
+            pipeline.help(time, |job| self.work_on(job), rested);
         }
     }
 
     /// Waits, and helps, until all that was handed over is analysed; `false` if nothing went on for `patience`.
     pub fn settle(&self, patience: Duration) -> bool {
-        self.pipeline.get().is_none_or(|pipeline| pipeline.settle(patience, |job| self.analyse(job)))
+        self.pipeline.get().is_none_or(|pipeline| pipeline.settle(patience, |job| self.work_on(job)))
     }
 
     /// The histograms so far, with the end-of-run parts computed as if the run ended now; feeding may go on. What was handed
@@ -310,6 +412,12 @@ impl Session {
             snapshot.missing += 1;
             return snapshot;
         };
+        if owners.len() > 1 && self.config.sample.is_none() {
+            let Limits { max_set_bits, max_ways } = self.config.limits;
+            let sizes = self.config.line_sizes.iter();
+            let none = |&line_bytes| LineCoherence { line_bytes, max_set_bits, max_ways, slots: Vec::new() };
+            snapshot.coherence = sizes.map(none).collect();
+        }
         for (slot, owner) in (0..).zip(&owners) {
             let used = snapshot.add_owner(bf_profile::Owner::Slot(slot), owner, patience);
             snapshot.threads += u32::from(used);
@@ -354,6 +462,21 @@ impl Snapshot {
     }
 }
 
+/// In [`Session::feeding`]: one batch is fed with all stacks at hand.
+const ALONE: u32 = u32::MAX;
+
+/// Stacks of slots are being fed.
+struct Feeding<'a>(&'a AtomicU32);
+
+impl Drop for Feeding<'_> {
+    fn drop(&mut self) {
+        // Alone, or one of several.
+        if self.0.compare_exchange(ALONE, 0, Ordering::Release, Ordering::Relaxed).is_err() {
+            self.0.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
 /// Takes a lock, unless `given_up`.
 fn try_until<T>(mutex: &Mutex<T>, given_up: impl Fn() -> bool) -> Option<MutexGuard<'_, T>> {
     const SPINS: u32 = 100;
@@ -381,7 +504,9 @@ fn lock_for<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bf_profile::Owner;
+    use crate::convert;
+    use bf_profile::{Coherence, Owner};
+    use bf_stack::{Chunk, Reference, Stack};
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -525,6 +650,71 @@ mod tests {
                 proptest::prop_assert_eq!(private(&helped), private(&alone));
                 proptest::prop_assert_eq!(references(&helped), references(&alone));
                 proptest::prop_assert_eq!((helped.accesses, helped.missing), (alone.accesses, 0));
+            }
+        }
+    }
+
+    /// Slots' batches in one order, with lines of 64 bytes: whose, then lines and whether they are stored.
+    type Turns = Vec<(u32, Vec<(u64, bool)>)>;
+
+    /// By the definition: all stacks are looked into for every line.
+    fn coherence(turns: &Turns, limits: Limits, line_bytes: u32) -> Vec<Coherence> {
+        let mut stacks = vec![Stack::new(limits); 4];
+        stacks.iter_mut().for_each(Stack::share);
+        for (slot, accesses) in turns {
+            let line = |&(line, store): &(u64, bool)| Reference::new(line * 64 / u64::from(line_bytes), store);
+            let references: Vec<_> = accesses.iter().map(line).collect();
+            let (before, rest) = stacks.split_at_mut(*slot as usize);
+            let (mine, after) = rest.split_first_mut().unwrap();
+            let mut others: Vec<_> = before.iter_mut().chain(after).collect();
+            let chunk = Chunk { references: &references, ..Chunk::default() };
+            mine.feed_beside(&mut others, chunk, Bucket::FIRST, |_| true, None);
+        }
+        let of = |(slot, stack)| convert::coherence(slot, stack, limits.max_set_bits).collect::<Vec<_>>();
+        (0..).zip(&stacks).flat_map(of).collect()
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(40))]
+
+        #[test]
+        fn slots_take_lines_from_each_other_in_the_order_of_the_calls(
+            turns in proptest::collection::vec(
+                (0..4_u32, proptest::collection::vec((0..60_u64, proptest::bool::weighted(0.2)), 0..30)), 0..60),
+            alone in 0..20_usize,
+        ) {
+            let mut turns = turns;
+            // The first slot begins alone.
+            turns.iter_mut().take(alone).for_each(|(slot, _)| *slot = 0);
+            let limits = Limits { max_set_bits: 4, max_ways: 4 };
+            for helpers in [0, 1, 2, 3] {
+                let config = Config { line_sizes: vec![64, 256], limits, ..Config::default() };
+                let session = Session::new(config);
+                let session = if helpers > 1 { session.apart() } else { session };
+                session.ensure_slot(0);
+                if helpers > 0 {
+                    session.pipelined();
+                }
+                std::thread::scope(|scope| {
+                    for _ in 0..helpers {
+                        scope.spawn(|| session.help(Duration::from_millis(1), || true));
+                    }
+                    for (at, (slot, accesses)) in turns.iter().enumerate() {
+                        if at == alone {
+                            session.ensure_slot(3);
+                        }
+                        let mut batch = Batch::new();
+                        accesses.iter().for_each(|&(line, store)| batch.access(line * 64, 8, store));
+                        session.hand_over(*slot, &mut batch, Bucket::FIRST);
+                    }
+                    assert!(session.settle(PATIENCE));
+                    session.close();
+                });
+                let snapshot = session.snapshot(PATIENCE);
+                for line in &snapshot.coherence {
+                    proptest::prop_assert_eq!(&line.slots, &coherence(&turns, limits, line.line_bytes));
+                }
+                proptest::prop_assert_eq!(snapshot.coherence.len(), if turns.len() > alone { 2 } else { 0 });
             }
         }
     }

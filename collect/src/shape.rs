@@ -99,12 +99,12 @@ impl Shape {
         self.places.iter().any(|&place| words[place as usize] == 0)
     }
 
-    /// Moves the addresses of a stream on by so many iterations.
-    pub(crate) fn advance(&self, words: &mut [u64], iterations: u64) {
+    /// Moves the addresses of a stream on by so many iterations, those that are 0 too if it has no `holes`.
+    pub(crate) fn advance(&self, words: &mut [u64], iterations: u64, holes: bool) {
         for &place in self.places.iter().filter(|_| self.stream) {
             let stride = words[place as usize + 1];
             let address = &mut words[place as usize];
-            if *address != 0 {
+            if *address != 0 || !holes {
                 *address = address.wrapping_add(stride.wrapping_mul(iterations));
             }
         }

@@ -1,9 +1,10 @@
 //! The stacks of one slot, or the global ones.
 
+use crate::directory::Directory;
 use crate::references::Scratch;
 use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
-use crate::{Batch, Bucket};
+use crate::{Batch, Bucket, convert};
 use bf_profile::Owner;
 use bf_stack::{Engine, Stack};
 
@@ -53,13 +54,70 @@ impl Stacks {
         all
     }
 
+    /// From now on other slots' stores take lines away.
+    pub(crate) fn share(&mut self) {
+        for kept in &mut self.kept {
+            match kept {
+                Kept::Whole(stack) => stack.share(),
+                Kept::Sampled(_) => {}
+            }
+        }
+    }
+
+    /// Enters all lines that were ever referenced, by the line sizes from the first of `directories` on.
+    pub(crate) fn enter_into(&self, slot: u32, directories: &mut [Directory]) {
+        for (kept, directory) in self.kept.iter().zip(directories) {
+            if let Kept::Whole(stack) = kept {
+                directory.begin(slot, stack.regions(), Stack::REGION, |line| stack.saw(line));
+            }
+        }
+    }
+
+    /// The same as [`Stacks::feed`] for a batch with lines that other slots used too, given by line size, ascending, with the
+    /// stacks of the others.
+    pub(crate) fn feed_beside(
+        &mut self,
+        others: &mut [&mut Self],
+        common: &[Vec<u64>],
+        (batch, bucket): (&Batch, Bucket),
+        config: &Config,
+        full: fn() -> bool,
+    ) -> bool {
+        self.used |= batch.accesses() > 0;
+        let mut all = true;
+        for (index, (line_bytes, common)) in config.line_sizes.iter().zip(common).enumerate() {
+            let Kept::Whole(mine) = &mut self.kept[index] else { continue };
+            let mut beside: Vec<&mut Stack> = Vec::with_capacity(others.len());
+            for other in &mut *others {
+                if let Kept::Whole(stack) = &mut other.kept[index] {
+                    beside.push(stack);
+                }
+            }
+            let elsewhere = |line: u64| common.binary_search(&line).is_ok();
+            batch.references(line_bytes.ilog2(), &mut self.scratch, |chunk| {
+                if full() {
+                    all = false;
+                } else {
+                    mine.feed_beside(&mut beside, chunk, bucket, elsewhere, None);
+                }
+            });
+        }
+        all
+    }
+
     /// Adds what they counted to a snapshot; theirs are the line sizes from the `first` of it on.
     pub(crate) fn add_to(&self, owner: Owner, first: usize, snapshot: &mut Snapshot) {
+        let mut coherence = snapshot.coherence.iter_mut().skip(first);
         let (mut whole, mut parts) = (snapshot.lines.iter_mut().skip(first), snapshot.sampled.iter_mut().skip(first));
         for kept in &self.kept {
             match kept {
                 Kept::Whole(engine) => {
                     snapshot.dropped += engine.dropped();
+                    if let Owner::Slot(slot) = owner
+                        && let Some(coherence) = coherence.next()
+                    {
+                        coherence.slots.extend(convert::coherence(slot, engine, coherence.max_set_bits));
+                    }
                     whole.next().into_iter().for_each(|data| data.stacks.extend(sample::stacks(owner, engine)));
                 }
                 Kept::Sampled(sampled) => {

@@ -97,7 +97,7 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         tags: calipers::tags(),
         lines: snapshot.lines,
         sampled: snapshot.sampled,
-        coherence: Vec::new(),
+        coherence: snapshot.coherence,
     }
 }
 

@@ -11,7 +11,7 @@ mod print;
 pub use print::{Printed, print};
 
 pub use bf_collect::Sample;
-use bf_collect::{Batch, Bucket, Config, Limits, Session};
+use bf_collect::{Batch, Bucket, Config, Limits, Session, Snapshot};
 use bf_profile::{EndReason, Machine, Meta, Process, Profile};
 use std::{
     fmt,
@@ -274,8 +274,8 @@ impl Feeder {
         meta.threads = snapshot.threads;
         meta.accesses = snapshot.accesses;
         meta.dropped = snapshot.dropped;
-        let process =
-            Process { meta, machine, tags, lines: snapshot.lines, sampled: snapshot.sampled, ..Process::default() };
+        let Snapshot { lines, sampled, coherence, .. } = snapshot;
+        let process = Process { meta, machine, tags, lines, sampled, coherence, ..Process::default() };
         Profile { processes: vec![process] }
     }
 }
