@@ -313,6 +313,7 @@ impl Session {
 
     /// Waits until the stacks of slots may be fed: those of one, or all of them.
     fn enter(&self, all: bool) -> Option<Feeding<'_>> {
+        let mut tries = 0;
         loop {
             let now = self.feeding.load(Ordering::Relaxed);
             let then = if all { ALONE } else { now.wrapping_add(1) };
@@ -320,10 +321,14 @@ impl Session {
             if may && self.feeding.compare_exchange_weak(now, then, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return Some(Feeding(&self.feeding));
             }
-            if self.closed.load(Ordering::Acquire) {
+            if tries < SPINS {
+                tries += 1;
+                std::hint::spin_loop();
+            } else if self.closed.load(Ordering::Acquire) {
                 return None;
+            } else {
+                std::thread::sleep(NAP);
             }
-            std::thread::yield_now();
         }
     }
 
@@ -462,6 +467,10 @@ impl Snapshot {
     }
 }
 
+/// How often whoever waits looks before it sleeps, and for how long then.
+const SPINS: u32 = 100;
+const NAP: Duration = Duration::from_micros(20);
+
 /// In [`Session::feeding`]: one batch is fed with all stacks at hand.
 const ALONE: u32 = u32::MAX;
 
@@ -479,7 +488,6 @@ impl Drop for Feeding<'_> {
 
 /// Takes a lock, unless `given_up`.
 fn try_until<T>(mutex: &Mutex<T>, given_up: impl Fn() -> bool) -> Option<MutexGuard<'_, T>> {
-    const SPINS: u32 = 100;
     let mut tries = 0;
     loop {
         match mutex.try_lock() {
@@ -490,7 +498,7 @@ fn try_until<T>(mutex: &Mutex<T>, given_up: impl Fn() -> bool) -> Option<MutexGu
                 std::hint::spin_loop();
             }
             Err(TryLockError::WouldBlock) if given_up() => return None,
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(20)),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(NAP),
         }
     }
 }

@@ -553,21 +553,23 @@ impl<const W: usize> Core<W> {
     /// Lines above one that is here, in `held` or in the older tier: with one set and with 2^1, 2^2, …
     #[inline(always)]
     pub(crate) fn depth<V: Vector>(&self, line: u64, held: Option<Entry>, id: Id) -> (u32, [u8; W]) {
-        let newest = |newer: u64| (newer.count_ones(), self.newest.tally::<V>(newer, line));
-        let deeper = |(full, by_set): (usize, [u8; W])| {
-            let (sum_full, mut sum) = newest(self.newest.used());
-            V::add(&mut sum, &by_set);
-            (sum_full + full as u32, sum)
-        };
-        match held.map(|entry| self.held.slot(entry)) {
-            Some(slot @ ..NEWEST) => newest(self.newest.newer::<V>(slot)),
-            Some(slot) => deeper(self.recent.distances::<V>(slot - NEWEST, line)),
+        let slot = held.map(|entry| self.held.slot(entry));
+        let (full, by_set) = match slot {
+            Some(slot @ ..NEWEST) => {
+                let newer = self.newest.newer::<V>(slot);
+                return (newer.count_ones(), self.newest.tally::<V>(newer, line));
+            }
+            Some(slot) => self.recent.distances::<V>(slot - NEWEST, line),
             None => {
                 let (full, mut by_set) = self.older.depth::<V>(&self.lines, id);
                 V::add(&mut by_set, &self.recent.tally::<V>(line));
-                deeper((full + self.recent.len(), by_set))
+                (full + self.recent.len(), by_set)
             }
-        }
+        };
+        let newer = self.newest.used();
+        let mut sum = self.newest.tally::<V>(newer, line);
+        V::add(&mut sum, &by_set);
+        (newer.count_ones() + full as u32, sum)
     }
 
     /// The state of a line, with what happened to it in the upper tiers.

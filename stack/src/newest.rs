@@ -45,6 +45,7 @@ impl<const W: usize> Newest<W> {
     }
 
     /// The slots used more recently than this one.
+    #[inline(always)]
     pub(crate) fn newer<V: Vector>(&self, slot: usize) -> u64 {
         V::later(V::load(&self.stamps), self.stamps.0[slot])
     }

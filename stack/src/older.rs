@@ -95,12 +95,14 @@ impl<const W: usize> Older<W> {
     }
 
     /// Where a line that is here stands: lines above it, with one set and with 2^1, 2^2, …
+    #[inline(always)]
     pub(crate) fn depth<V: Vector>(&self, lines: &Lines<W>, id: Id) -> (usize, [u8; W]) {
         let line = lines.get(id);
         (self.timeline.newer(line.place), self.sets.depth::<V, W>(lines.number(id), line.last))
     }
 
     /// A line that is here goes.
+    #[inline(always)]
     pub(crate) fn remove<V: Vector>(&mut self, lines: &mut Lines<W>, line: u64, id: Id) {
         self.step(lines, (line, id), None, 0);
         self.apply::<V>(|_| {});

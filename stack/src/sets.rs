@@ -143,6 +143,7 @@ impl Sets {
     }
 
     /// How many lines are above one that came at `last`, for 2^1, 2^2, … sets, cut off at 255.
+    #[inline(always)]
     pub(crate) fn depth<V: Vector, const W: usize>(&self, line: u64, last: Time) -> [u8; W] {
         let mut newer = [0; W];
         for kept in &self.kept {

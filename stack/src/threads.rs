@@ -113,11 +113,11 @@ impl Stack {
         }
     }
 
-    /// Another stack references a line: if it is dirty here, it is so no more.
-    fn clean(&mut self, line: u64) {
+    /// Another stack references a line: if it is dirty here, it is so no more. Where it stands.
+    fn pass_on(&mut self, line: u64) -> Option<Position> {
         match &mut self.core {
-            Width::Usual(core) => simd::run(Clean { core, line }, self.instructions),
-            Width::Wide(core) => simd::run(Clean { core, line }, self.instructions),
+            Width::Usual(core) => simd::run(PassOn { core, line }, self.instructions),
+            Width::Wide(core) => simd::run(PassOn { core, line }, self.instructions),
         }
     }
 }
@@ -178,8 +178,7 @@ impl Beside<'_, '_> {
             let number = match known.entry(line) {
                 Slot::Occupied(entry) => *entry.get(),
                 Slot::Vacant(entry) => {
-                    others.iter_mut().for_each(|other| other.clean(line));
-                    let there = others.iter().filter_map(|other| other.position(line)).reduce(|a, b| a.min(&b));
+                    let there = others.iter_mut().filter_map(|other| other.pass_on(line)).reduce(|a, b| a.min(&b));
                     let number = there.map_or(NONE, |there| {
                         self.common.push(Common { line, there, stored: false });
                         self.common.len() as u32 - 1
@@ -243,19 +242,19 @@ impl<const W: usize> Task for TakeAway<'_, W> {
     }
 }
 
-struct Clean<'a, const W: usize> {
+struct PassOn<'a, const W: usize> {
     core: &'a mut Core<W>,
     line: u64,
 }
 
-impl<const W: usize> Task for Clean<'_, W> {
-    type Answer = ();
+impl<const W: usize> Task for PassOn<'_, W> {
+    type Answer = Option<Position>;
 
     #[inline(always)]
-    fn run<V: Vector>(self) {
-        if let Some(found) = self.core.find::<V>(self.line) {
-            self.core.clean::<V>(&found);
-        }
+    fn run<V: Vector>(self) -> Self::Answer {
+        let found = self.core.find::<V>(self.line)?;
+        self.core.clean::<V>(&found);
+        Some(found.position)
     }
 }
 
