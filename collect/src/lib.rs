@@ -17,5 +17,5 @@ mod stacks;
 pub use batch::{Access, Batch, Shapes};
 pub use bf_stack::{Bucket, Instructions, Limits};
 pub use sample::Sample;
-pub use session::{Config, Session, Snapshot};
+pub use session::{Config, Order, Session, Snapshot};
 pub use shape::{Shape, Step, What};

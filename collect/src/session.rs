@@ -32,11 +32,24 @@ pub struct Config {
     pub sample: Option<Sample>,
     /// The instructions engines use; `None`: the best there are.
     pub instructions: Option<Instructions>,
+    /// In which order the batches of several slots are put.
+    pub order: Order,
+}
+
+/// How batches of several slots are put in one order, for the global stacks and for what slots do to each other's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// As they come.
+    #[default]
+    Time,
+    /// All of slot 0, then all of slot 1, …, each time the session settles: batches are kept until then. What slots do then
+    /// does not depend on their timing.
+    Slots,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { line_sizes: vec![64], limits: Limits::default(), sample: None, instructions: None }
+        Self { line_sizes: vec![64], limits: Limits::default(), sample: None, instructions: None, order: Order::Time }
     }
 }
 
@@ -104,6 +117,8 @@ pub struct Session {
     /// For each line size; none while there is only one slot, or where lines are sampled. Whoever feeds without helpers
     /// holds it until the batch has its turn, so that its order is that in which slots take lines from each other.
     directories: Mutex<(Vec<Directory>, Scratch)>,
+    /// Batches that wait for those of lesser slots ([`Order::Slots`]).
+    kept: Mutex<Vec<(u32, Batch, Bucket)>>,
     /// Batches that are fed to slots now; [`ALONE`] if one is that needs all stacks.
     feeding: AtomicU32,
     pipeline: OnceLock<Pipeline>,
@@ -125,6 +140,7 @@ impl Session {
             slots: Mutex::default(),
             global: OnceLock::new(),
             directories: Mutex::default(),
+            kept: Mutex::default(),
             feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
             accesses: AtomicU64::new(0),
@@ -259,6 +275,15 @@ impl Session {
     /// # Panics
     /// If there is no such slot.
     pub fn feed(&self, slot: u32, batch: &Batch, bucket: Bucket) {
+        match self.config.order {
+            Order::Time => self.feed_now(slot, batch, bucket),
+            Order::Slots => {
+                self.lock(&self.kept).into_iter().for_each(|mut kept| kept.push((slot, batch.clone(), bucket)))
+            }
+        }
+    }
+
+    fn feed_now(&self, slot: u32, batch: &Batch, bucket: Bucket) {
         let Some(slots) = self.lock(&self.slots) else { return };
         let owner = Arc::clone(&slots.owners[slot as usize]);
         drop(slots);
@@ -384,8 +409,10 @@ impl Session {
     /// If there is no such slot.
     pub fn hand_over(&self, slot: u32, batch: &mut Batch, bucket: Bucket) {
         match self.pipeline.get() {
-            Some(pipeline) => pipeline.submit(slot, batch, bucket, |job| self.work_on(job)),
-            None => self.feed(slot, batch, bucket),
+            Some(pipeline) if self.config.order == Order::Time => {
+                pipeline.submit(slot, batch, bucket, |job| self.work_on(job))
+            }
+            _ => self.feed(slot, batch, bucket),
         }
         batch.clear();
     }
@@ -400,6 +427,9 @@ impl Session {
 
     /// Waits, and helps, until all that was handed over is analysed; `false` if nothing went on for `patience`.
     pub fn settle(&self, patience: Duration) -> bool {
+        let mut kept = self.lock(&self.kept).map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default();
+        kept.sort_by_key(|&(slot, ..)| slot);
+        kept.iter().for_each(|(slot, batch, bucket)| self.feed_now(*slot, batch, *bucket));
         self.pipeline.get().is_none_or(|pipeline| pipeline.settle(patience, |job| self.work_on(job)))
     }
 
@@ -725,6 +755,25 @@ mod tests {
                 proptest::prop_assert_eq!(snapshot.coherence.len(), if turns.len() > alone { 2 } else { 0 });
             }
         }
+    }
+
+    #[test]
+    fn slots_one_after_the_other() {
+        let snapshot = |turns: &[(u32, u64)]| {
+            let session = Session::new(Config { order: Order::Slots, ..Config::default() });
+            session.ensure_slot(2);
+            for &(slot, line) in turns {
+                let mut batch = Batch::new();
+                batch.access(line * 64, 8, line % 2 == 0);
+                session.hand_over(slot, &mut batch, Bucket::FIRST);
+            }
+            assert!(session.settle(PATIENCE));
+            session.snapshot(PATIENCE)
+        };
+        let one = snapshot(&[(0, 1), (0, 2), (1, 2), (1, 1), (2, 2)]);
+        assert_eq!(snapshot(&[(1, 2), (2, 2), (0, 1), (1, 1), (0, 2)]), one);
+        assert_ne!(snapshot(&[(0, 2), (0, 1), (1, 1), (1, 2), (2, 2)]), one);
+        assert_eq!(one.accesses, 5);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The `BF_*` variables, read once. A bad one is remarked on and otherwise as if it were not there.
 
-use bf_collect::{Config, Instructions, Sample};
+use bf_collect::{Config, Instructions, Order, Sample};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub struct Options {
     pub sample: Option<Sample>,
     /// `BF_INSTRUCTIONS`: the engine's.
     pub instructions: Option<Instructions>,
+    /// `BF_ORDER`: how the threads' accesses are put in one order.
+    pub order: Order,
     /// `BF_THREADS`: helper threads.
     pub threads: Option<u32>,
     /// `BF_MAX_MEMORY`: bytes.
@@ -69,6 +71,7 @@ impl Options {
             "BF_MAX_WAYS" => self.max_ways = Some(number(&text, 1, 255)?),
             "BF_SAMPLE" => self.sample = Sample::parse(&text)?,
             "BF_INSTRUCTIONS" => self.instructions = Some(instructions(&text)?),
+            "BF_ORDER" => self.order = order(&text)?,
             "BF_THREADS" => self.threads = Some(number(&text, 0, 64)?),
             "BF_MAX_MEMORY" => self.max_memory = Some(bytes(&text)?),
             "BF_CHECKPOINT" => self.checkpoint = seconds(&text)?,
@@ -101,6 +104,14 @@ fn instructions(text: &str) -> Result<Instructions, String> {
     let known =
         known.ok_or_else(|| format!("{text:?} is none of {}", Instructions::ALL.map(Instructions::name).join(", ")))?;
     if known.available() { Ok(known) } else { Err(format!("this processor has no {text}")) }
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    match text {
+        "time" => Ok(Order::Time),
+        "slots" => Ok(Order::Slots),
+        _ => Err(format!("{text:?} is neither time nor slots")),
+    }
 }
 
 /// A number of bytes, or of K, M or G of them.
@@ -156,6 +167,7 @@ mod tests {
             ("BF_MAX_WAYS", "255"),
             ("BF_SAMPLE", "1/64"),
             ("BF_INSTRUCTIONS", "portable"),
+            ("BF_ORDER", "slots"),
             ("BF_THREADS", "2"),
             ("BF_MAX_MEMORY", "3G"),
             ("BF_CHECKPOINT", "0.5"),
@@ -170,6 +182,7 @@ mod tests {
             max_ways: Some(255),
             sample: Sample::one_in(6),
             instructions: Some(Instructions::Portable),
+            order: Order::Slots,
             threads: Some(2),
             max_memory: Some(3 << 30),
             checkpoint: Some(Duration::from_millis(500)),
@@ -192,6 +205,7 @@ mod tests {
             ("BF_MAX_SET_BITS", "25"),
             ("BF_MAX_WAYS", "many"),
             ("BF_INSTRUCTIONS", "sse"),
+            ("BF_ORDER", "random"),
             ("BF_THREADS", "65"),
             ("BF_MAX_MEMORY", "1 GB"),
             ("BF_CHECKPOINT", "-1"),
@@ -206,6 +220,7 @@ mod tests {
             "BF_MAX_MEMORY: \"1 GB\" is no size; write 512M or 2G, ignored",
             "BF_MAX_SET_BITS: 25 is not in 0..=24, ignored",
             "BF_MAX_WAYS: \"many\" is no number, ignored",
+            "BF_ORDER: \"random\" is neither time nor slots, ignored",
             "BF_PROFIEL: no variable of bf, ignored",
             "BF_SAMPLE: a sampling rate of 2 is not in 1/1048576..=1, ignored",
             "BF_STOP: \"yes\" is not \"ignore\", ignored",

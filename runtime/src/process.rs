@@ -4,7 +4,7 @@ use crate::env::Options;
 use crate::helpers::{self, Helpers};
 use crate::names::{self, Facts};
 use crate::{calipers, checkpoint, fork, heap, log, memory, modules, output, quiet::Quiet, signals, thread};
-use bf_collect::{Batch, Bucket, Config, Session};
+use bf_collect::{Batch, Bucket, Config, Order, Session};
 use bf_profile::EndReason;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -364,7 +364,7 @@ pub fn config() -> Config {
         }
         limits.max_set_bits = options.max_set_bits.map_or(limits.max_set_bits, |bits| bits.max(known.max_set_bits));
         limits.max_ways = options.max_ways.map_or(limits.max_ways, |ways| ways.max(known.max_ways));
-        Config { line_sizes, limits, sample: options.sample, instructions: options.instructions }
+        Config { line_sizes, limits, sample: options.sample, instructions: options.instructions, order: options.order }
     })
 }
 
@@ -391,8 +391,9 @@ pub fn begin() -> &'static Recorder {
 fn begin_recorder() -> &'static Recorder {
     let config = config();
     let trace = identity().and_then(|identity| output::Trace::create(&identity, &config)).map(Mutex::new);
-    // Without stacks there is nothing to help with.
-    let helpers = if config.line_sizes.is_empty() { 0 } else { helpers::wanted() };
+    // Without stacks there is nothing to help with, nor where all is put off.
+    let helps = !config.line_sizes.is_empty() && config.order == Order::Time;
+    let helpers = if helps { helpers::wanted() } else { 0 };
     let session = Session::new(config).limited_by(memory::full);
     let session = if helpers > 1 { session.apart() } else { session };
     let fresh = Box::leak(Box::new(Recorder { session, trace, helpers: Helpers::new(helpers) }));

@@ -221,7 +221,7 @@ impl Options {
         if !(1..=255).contains(&limits.max_ways) {
             return Err(ReplayError::Limit("1 to 255 ways can be kept"));
         }
-        Ok(Config { line_sizes, limits, sample: self.sample, instructions: None })
+        Ok(Config { line_sizes, limits, sample: self.sample, ..Config::default() })
     }
 }
 
