@@ -29,7 +29,7 @@ pub struct Point {
     pub width_bits: u32,
     /// Bytes that each thread goes through; copies have half of them on either side.
     pub size_bytes: usize,
-    /// The nearest cache they fit in, or `memory`.
+    /// The nearest cache they fit in by the topology, or `memory`.
     pub level: String,
     /// CPUs at work, one thread on each, each with its own bytes.
     pub cpus: Vec<u32>,

@@ -119,6 +119,8 @@ struct Case {
 
 /// Samples of a round.
 const SAMPLES: usize = 15;
+/// Passes over the evicting memory: caches that only approximate LRU keep some lines over one.
+const EVICTIONS: u64 = 2;
 /// An atomic addition to lines that others share takes at least this much longer than to one's own.
 const SHARED: f64 = 1.5;
 /// Loads of lines in one's own caches take at most this much longer than those of lines just written.
@@ -161,6 +163,28 @@ fn protocol(vendor: &str) -> &'static [State] {
         "GenuineIntel" => &[State::M, State::E, State::S, State::F],
         _ => &[State::M, State::E, State::S, State::O],
     }
+}
+
+/// What the figures say of a cache that the topology calls shared: `None`, or in a sentence that it hardly is.
+#[must_use]
+pub fn doubt(session: &Session, points: &[Point]) -> Option<String> {
+    let find = |state, place| {
+        points.iter().find(|point| (point.state, point.place) == (state, place)).and_then(|point| point.ns)
+    };
+    let (other, last, memory) =
+        (find(State::E, Place::Other)?, find(State::E, Place::Last)?, find(State::I, Place::Memory)?);
+    let owner = points.iter().find(|point| point.place == Place::Other)?.owner;
+    let cache =
+        session.topology.data_caches().find(|cache| cache.sharing.contains(&owner) && cache.sharing.len() > 1)?;
+    (other > memory / 2.0 && other > last * 3.0).then(|| {
+        format!(
+            "CPUs {} and {owner} share {} by the topology, and yet lines pass between them in {other:.0} ns, hardly faster \
+             than from memory ({memory:.0} ns) and slower than from {} ({last:.0} ns): they are probably on different dies",
+            session.first(),
+            cache.name,
+            cache.name
+        )
+    })
 }
 
 struct Bench<'a, 'job> {
@@ -290,7 +314,7 @@ impl<'job> Bench<'_, 'job> {
         let reader_shares = case.place == Place::Other && sharer == self.reader;
         if case.place == Place::Last || (reader_shares && !matches!(case.state, State::M | State::E | State::I)) {
             let kernel = Kernel { operation: Operation::Read, width: 64 };
-            kernel.run(Range::new(self.evict, 0, evicting_bytes(self.session)), None, 1);
+            kernel.run(Range::new(self.evict, 0, evicting_bytes(self.session)), None, EVICTIONS);
         }
     }
 

@@ -50,8 +50,8 @@ pub struct Document {
     #[cfg(target_arch = "x86_64")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<throughput::Point>,
-    /// What could not be measured, in sentences.
-    pub missing: Vec<String>,
+    /// What a reader should know, in sentences: what could not be measured, and what figures say against the topology.
+    pub notes: Vec<String>,
 }
 
 /// A machine, its caches apart.
@@ -104,7 +104,7 @@ impl Document {
             tlb: Vec::new(),
             #[cfg(target_arch = "x86_64")]
             throughput: Vec::new(),
-            missing: Vec::new(),
+            notes: Vec::new(),
         }
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 pub struct Point {
     /// Bytes gone through, each line once before any again.
     pub size_bytes: usize,
-    /// The nearest cache they fit in, or `memory`.
+    /// The nearest cache they fit in by the topology, or `memory`.
     pub level: String,
     /// Nanoseconds of a load.
     pub ns: f64,

@@ -36,9 +36,13 @@ pub struct Point {
 const PIECE: usize = 8 << 10;
 /// Loads of a sample.
 const LOADS: u64 = 512;
-/// Samples of a pace, and how many must be good.
-const SAMPLES: usize = 200;
+/// Samples of a pace in which the others read, and how many samples to wait for those.
+const SAMPLES: usize = 100;
+const MOST_SAMPLES: usize = 6000;
+/// How many must be good.
 const ENOUGH: usize = 30;
+/// Part of the usual pace below which a reader was interrupted: pieces are few at a slow pace.
+const KEPT: f64 = 0.6;
 /// Rests in cycles, longest first.
 const RESTS: [u64; 12] = [64_000, 32_000, 16_000, 8_000, 4_000, 2_000, 1_500, 1_000, 700, 400, 200, 0];
 
@@ -94,10 +98,11 @@ fn measure(session: &Session, chain: &mut Chain, rest_cycles: Option<u64>, progr
             ((after - before) as f64 / ns, session.clock.ns(ticks_of_walk) / loads as f64)
         })
     };
-    let samples: Vec<(f64, f64)> = (0..SAMPLES).filter_map(|_| sample()).collect();
+    let awake = |sample: &(f64, f64)| sample.0 > 0.0 || rest_cycles.is_none();
+    let samples: Vec<_> = (0..MOST_SAMPLES).filter_map(|_| sample()).filter(awake).take(SAMPLES).collect();
     let rates: Vec<f64> = samples.iter().map(|sample| sample.0).collect();
     let pace = quantile(&rates, 0.75).unwrap_or(0.0);
-    let kept: Vec<&(f64, f64)> = samples.iter().filter(|sample| sample.0 >= pace * 0.8).collect();
+    let kept: Vec<&(f64, f64)> = samples.iter().filter(|sample| sample.0 >= pace * KEPT).collect();
     let times: Vec<f64> = kept.iter().map(|sample| sample.1).collect();
     let rates: Vec<f64> = kept.iter().map(|sample| sample.0).collect();
     let quartile = |part| quantile(&times, part).unwrap_or(0.0);

@@ -190,10 +190,11 @@ impl Session {
         places
     }
 
-    /// The name of the nearest data cache that `bytes` fit in, or `memory`.
+    /// The name of the nearest data cache that `bytes` fit in by the topology, or `memory`.
     #[must_use]
     pub fn level_of(&self, bytes: usize) -> &str {
-        self.reach.iter().find(|(_, reach)| bytes <= *reach).map_or("memory", |(name, _)| name.as_str())
+        let cache = self.topology.data_caches().find(|cache| bytes as u64 <= cache.size_bytes);
+        cache.map_or("memory", |cache| cache.name.as_str())
     }
 
     /// Sizes for a curve: two for each doubling, from a quarter of the nearest cache to past the farthest.

@@ -43,6 +43,8 @@ pub enum What {
     Tlb(PlottedArguments),
     /// Throughput of arithmetic instructions, operands in registers and in the nearest cache
     Throughput(PlainArguments),
+    /// Which performance counters may be believed: each event beside kernels whose true count is known
+    Counters(CountersArguments),
     /// Everything, into one file that `--machine` takes
     All(AllArguments),
 }
@@ -185,4 +187,32 @@ pub struct AllArguments {
     /// Greatest size; without: eight times the last cache, at least 64M and at most 1G
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub max_size: Option<usize>,
+}
+
+/// What counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum BackendArgument {
+    /// Performance counters, or timed loads with exit code 3 where there are none
+    #[default]
+    Auto,
+    /// Performance counters
+    Perf,
+    /// Timed loads: what served a load, by how long it took
+    Timed,
+}
+
+/// `bf machine counters`
+#[derive(Debug, Args)]
+pub struct CountersArguments {
+    #[command(flatten)]
+    pub measuring: Measuring,
+    /// What counts
+    #[arg(long, value_enum, default_value_t)]
+    pub backend: BackendArgument,
+    /// Keep what was counted in a text file, for --replay here or elsewhere
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Judge what --record kept on another machine
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["backend", "cpus", "record"])]
+    pub replay: Option<PathBuf>,
 }

@@ -2,14 +2,11 @@
 
 use super::{
     args::{AllArguments, BandwidthArguments, LatencyArguments, MachineArguments, Measuring, PlottedArguments, What},
+    counters,
     plot::{Curve, Horizontal, Plot},
     tables,
 };
-use crate::{
-    args::Format,
-    failure::Failure,
-    output::{print, remark},
-};
+use crate::{args::Format, failure::Failure, output::print};
 use bf_machine::{
     Error, Session, Topology, bandwidth, c2c, coherence,
     document::Document,
@@ -21,6 +18,7 @@ use bf_machine::{
     topology::Holds,
 };
 use bf_postproc::size;
+use plotters::chart::SeriesLabelPosition;
 use serde_json::Value;
 use std::{fs, path::Path};
 
@@ -43,6 +41,7 @@ pub fn command(arguments: &MachineArguments) -> Result<(), Failure> {
             let (mut session, mut document) = begin(&arguments.measuring)?;
             session.survey()?;
             document.coherence = coherence::all(&session)?;
+            document.notes.extend(coherence::doubt(&session, &document.coherence));
             show(arguments.measuring.output.format, document, tables::coherence, |document| rows(&document.coherence))
         }
         What::C2c(arguments) => {
@@ -62,6 +61,7 @@ pub fn command(arguments: &MachineArguments) -> Result<(), Failure> {
             document.throughput = throughput::all(&session)?;
             show(arguments.measuring.output.format, document, tables::throughput, |document| rows(&document.throughput))
         }
+        What::Counters(arguments) => counters::command(arguments),
         What::All(arguments) => {
             let document = all(arguments)?;
             show(arguments.measuring.output.format, document, tables::all, |document| rows(&document.latency))
@@ -75,7 +75,11 @@ fn show(
     text: impl Fn(&Document) -> String,
     rows: impl Fn(&Document) -> Vec<Value>,
 ) -> Result<(), Failure> {
-    print(format, &[document], false, text, rows)
+    let with_notes = |document: &Document| {
+        let notes = document.notes.iter().map(|note| format!("  {note}\n"));
+        text(document) + &notes.collect::<String>()
+    };
+    print(format, &[document], false, with_notes, rows)
 }
 
 fn rows<T: serde::Serialize>(items: &[T]) -> Vec<Value> {
@@ -83,7 +87,7 @@ fn rows<T: serde::Serialize>(items: &[T]) -> Vec<Value> {
 }
 
 /// A session as asked for, and the document of what it will find.
-fn begin(measuring: &Measuring) -> Result<(Session, Document), Failure> {
+pub fn begin(measuring: &Measuring) -> Result<(Session, Document), Failure> {
     let cpus = measuring.cpus.as_ref().map_or(&[][..], |cpus| &cpus.0);
     let mut session = Session::begin(cpus)?;
     session.pages = measuring.pages.into();
@@ -110,7 +114,9 @@ fn draw(
         _ => Vec::new(),
     };
     let title = format!("{what}: {}", document.machine.cpu);
-    Plot { title: &title, x, y, marks: &marks }.write(path, curves)
+    // Falling curves leave room at the left, rising ones at the right.
+    let legend = if y == "ns" { SeriesLabelPosition::LowerRight } else { SeriesLabelPosition::LowerLeft };
+    Plot { title: &title, x, y, marks: &marks, legend }.write(path, curves)
 }
 
 fn latency_of(arguments: &LatencyArguments) -> Result<Document, Failure> {
@@ -197,16 +203,14 @@ fn all(arguments: &AllArguments) -> Result<Document, Failure> {
     document.steps = steps(&session.topology, &document.latency);
     session.learn(&document.steps);
     document.bandwidth = bandwidth::all(&session, &Kernel::all())?;
-    let mut missing = Vec::new();
-    document.coherence = or_say(coherence::all(&session), &mut missing)?;
-    document.c2c = or_say(c2c::matrix(&session), &mut missing)?;
-    document.loaded_latency = or_say(loaded::curve(&session), &mut missing)?;
+    let mut notes = Vec::new();
+    document.coherence = or_say(coherence::all(&session), &mut notes)?;
+    notes.extend(coherence::doubt(&session, &document.coherence));
+    document.c2c = or_say(c2c::matrix(&session), &mut notes)?;
+    document.loaded_latency = or_say(loaded::curve(&session), &mut notes)?;
     document.tlb = tlb::curve(&session)?;
     document.throughput = throughput::all(&session)?;
-    for sentence in &missing {
-        remark(sentence);
-    }
-    document.missing = missing;
+    document.notes = notes;
     if let Some(path) = &arguments.output {
         let text = serde_json::to_string_pretty(&document)? + "\n";
         fs::write(path, text).map_err(|error| Failure::file("write", path, error))?;
@@ -215,10 +219,10 @@ fn all(arguments: &AllArguments) -> Result<Document, Failure> {
 }
 
 /// Nothing, and a sentence about it, where the machine lacks something.
-fn or_say<T>(measured: Result<Vec<T>, Error>, missing: &mut Vec<String>) -> Result<Vec<T>, Failure> {
+fn or_say<T>(measured: Result<Vec<T>, Error>, notes: &mut Vec<String>) -> Result<Vec<T>, Failure> {
     match measured {
         Err(error) if error.is_absence() => {
-            missing.push(error.to_string());
+            notes.push(error.to_string());
             Ok(Vec::new())
         }
         other => Ok(other?),

@@ -1,6 +1,7 @@
 //! `bf doctor` and `bf machine`: what this computer's memory really does.
 
 pub mod args;
+mod counters;
 mod doctor;
 mod figures;
 mod plot;

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use bf_postproc::size;
 use plotters::{
+    chart::SeriesLabelPosition,
     coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter},
     prelude::{
         ChartBuilder, Circle, DashedLineSeries, IntoDrawingArea, IntoLogRange, LineSeries, PathElement, SVGBackend,
@@ -25,6 +26,8 @@ pub struct Plot<'a> {
     pub y: &'a str,
     /// Vertical lines with their names.
     pub marks: &'a [(String, f64)],
+    /// Where the names of the curves stand.
+    pub legend: SeriesLabelPosition,
 }
 
 /// The horizontal axis.
@@ -64,8 +67,8 @@ impl Plot<'_> {
         if !(left < right && low <= high) {
             return Err("there are not two points to draw a line between".into());
         }
-        // Half a step of the logarithmic axis around the data.
-        let y = (low / 1.3..high * 1.3).log_scale();
+        // Room around the data, below it for names.
+        let y = (low / 1.6..high * 1.3).log_scale();
         match self.x {
             Horizontal::Bytes(name) => {
                 let label = |x: f64| size::format(x.round() as u64);
@@ -131,7 +134,7 @@ impl Plot<'_> {
         }
         chart
             .configure_series_labels()
-            .position(plotters::chart::SeriesLabelPosition::LowerRight)
+            .position(self.legend.clone())
             .legend_area_size(30)
             .background_style(WHITE.mix(0.85))
             .border_style(BLACK.mix(0.3))
@@ -148,8 +151,13 @@ mod tests {
 
     #[test]
     fn a_picture_has_its_curves_and_marks() {
-        let plot =
-            Plot { title: "t", x: Horizontal::Bytes("size"), y: "ns", marks: &[("L1d 32K".to_owned(), 32768.0)] };
+        let plot = Plot {
+            title: "t",
+            x: Horizontal::Bytes("size"),
+            y: "ns",
+            marks: &[("L1d 32K".to_owned(), 32768.0)],
+            legend: SeriesLabelPosition::LowerLeft,
+        };
         let mut svg = String::new();
         plot.draw(&mut svg, &[("small pages".to_owned(), vec![(4096.0, 1.0), (65536.0, 3.0)])]).unwrap();
         assert!(svg.contains("L1d 32K") && svg.contains("small pages") && svg.contains("64K"));

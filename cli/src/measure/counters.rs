@@ -1,0 +1,164 @@
+//! `bf machine counters`: which events may be believed.
+
+use super::args::{BackendArgument, CountersArguments};
+use crate::{
+    failure::Failure,
+    output::{print, row, table},
+};
+use bf_machine::{
+    Error, Session, Topology,
+    counters::{
+        Backend,
+        event::{TABLES, events},
+        exercise,
+        perf::Perf,
+        recording::{Recorded, Recording, record},
+        timed::{Cluster, TimedLoads},
+        trust::{Report, Verdict, judge},
+    },
+};
+use serde::Serialize;
+use serde_json::Value;
+use std::{fs, path::Path};
+
+/// The trust report.
+#[derive(Debug, Serialize)]
+struct Answer {
+    schema: &'static str,
+    machine: String,
+    backend: String,
+    tables: Vec<String>,
+    notes: Vec<String>,
+    levels: Vec<Cluster>,
+    events: Vec<Report>,
+}
+
+/// Counts, judges and prints. Without counters timed loads stand in, and the exit code says so.
+pub fn command(arguments: &CountersArguments) -> Result<(), Failure> {
+    let (answer, recording, absent) = match &arguments.replay {
+        Some(path) => {
+            let text = fs::read_to_string(path).map_err(|error| Failure::file("read", path, error))?;
+            let recording = Recording::parse(&text).map_err(|error| Failure::file("read", path, error))?;
+            let mut recorded = Recorded(recording);
+            let mut exercises = recorded.exercises();
+            let machine = recorded.0.machine.clone();
+            let mut recording = record(&machine, &mut recorded, &mut exercises)?;
+            recording.notes = recorded.0.notes;
+            (answer(&recording, Vec::new(), Vec::new()), recording, None)
+        }
+        None => live(arguments)?,
+    };
+    if let Some(path) = &arguments.record {
+        write(path, &recording)?;
+    }
+    print(arguments.measuring.output.format, &[answer], false, text, |answer| {
+        answer.events.iter().flat_map(rows).collect()
+    })?;
+    absent.map_or(Ok(()), |error: Error| Err(error.into()))
+}
+
+fn write(path: &Path, recording: &Recording) -> Result<(), Failure> {
+    fs::write(path, recording.to_text()).map_err(|error| Failure::file("write", path, error))
+}
+
+fn answer(recording: &Recording, tables: Vec<String>, levels: Vec<Cluster>) -> Answer {
+    Answer {
+        schema: "bf.counters/1",
+        machine: recording.machine.clone(),
+        backend: recording.backend.clone(),
+        tables,
+        notes: recording.notes.clone(),
+        levels,
+        events: judge(recording),
+    }
+}
+
+/// Counts on this machine; the error is that there are no counters and timed loads stand in.
+fn live(arguments: &CountersArguments) -> Result<(Answer, Recording, Option<Error>), Failure> {
+    let topology = Topology::here();
+    let (tables, events) = events(TABLES, topology.identity.as_ref()).map_err(Failure::Failed)?;
+    let perf = match arguments.backend {
+        BackendArgument::Timed => None,
+        BackendArgument::Perf => Some(Perf::new(&topology, events)?),
+        BackendArgument::Auto => match Perf::new(&topology, events) {
+            Ok(perf) => Some(perf),
+            Err(error) => {
+                let (answer, recording, _) = measure(arguments, None, Vec::new())?;
+                return Ok((answer, recording, Some(error)));
+            }
+        },
+    };
+    measure(arguments, perf, tables)
+}
+
+fn measure(
+    arguments: &CountersArguments,
+    perf: Option<Perf>,
+    tables: Vec<String>,
+) -> Result<(Answer, Recording, Option<Error>), Failure> {
+    let (mut session, _): (Session, _) = super::figures::begin(&arguments.measuring)?;
+    session.survey()?;
+    let mut exercises = exercise::all(&session)?;
+    let machine = session.topology.cpu.clone();
+    let (recording, levels) = match perf {
+        Some(mut perf) => (record(&machine, &mut perf, &mut exercises)?, Vec::new()),
+        None => {
+            let mut timed = TimedLoads::calibrate(&mut exercises);
+            let levels = timed.clusters().to_vec();
+            let backend: &mut dyn Backend = &mut timed;
+            (record(&machine, backend, &mut exercises)?, levels)
+        }
+    };
+    Ok((answer(&recording, tables, levels), recording, None))
+}
+
+fn rows(report: &Report) -> Vec<Value> {
+    let front =
+        [("event", report.event.clone().into()), ("verdict", serde_json::to_value(report.verdict).unwrap_or_default())];
+    report.trials.iter().filter_map(|trial| row(&front, trial).ok()).collect()
+}
+
+fn text(answer: &Answer) -> String {
+    let mut text = format!("  {}, {}\n", answer.machine, answer.backend);
+    for note in &answer.notes {
+        text += &format!("  note: {note}\n");
+    }
+    if !answer.tables.is_empty() {
+        text += &format!("  events of {} and the kernel's own\n", answer.tables.join(", "));
+    }
+    if !answer.levels.is_empty() {
+        let header = ["level", "median ticks", "up to", "told apart"].map(str::to_owned).to_vec();
+        let row = |level: &Cluster| {
+            let limit = if level.limit_ticks == u64::MAX { "any".to_owned() } else { level.limit_ticks.to_string() };
+            vec![
+                level.level.clone(),
+                level.median_ticks.to_string(),
+                limit,
+                format!("{:.1} %", level.confidence * 100.0),
+            ]
+        };
+        text += &table(header, answer.levels.iter().map(row).collect());
+    }
+    let header = ["event", "claims", "counted/true", "bounds", "leak", "linear", "time", "verdict", "measures"];
+    let row = |report: &Report| {
+        let figure = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+        vec![
+            report.event.clone(),
+            report.claims.clone(),
+            figure(report.ratio),
+            report.ratio_bounds.map_or("-".to_owned(), |(least, greatest)| format!("{least:.3}..{greatest:.3}")),
+            figure(report.leak),
+            report.linear.map_or("-", |linear| if linear { "yes" } else { "no" }).to_owned(),
+            format!("{:.0} %", report.share * 100.0),
+            match report.verdict {
+                Verdict::Trust => "trust",
+                Verdict::Corrected => "corrected",
+                Verdict::DoNotUse => "do not use",
+                Verdict::Untested => "untested",
+            }
+            .to_owned(),
+            report.measures.clone().unwrap_or_else(|| "-".to_owned()),
+        ]
+    };
+    text + &table(header.map(str::to_owned).to_vec(), answer.events.iter().map(row).collect())
+}

@@ -1,0 +1,143 @@
+//! `bf doctor` and `bf machine` as a user meets them, on whatever machine the tests run: no figure is asserted, only that
+//! there are figures, and that what is absent is said.
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+const INTEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../machine/fixtures/counters-sandy-bridge.txt");
+
+fn bf(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bf")).current_dir(folder).args(arguments).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+/// The exit code and the one line on stderr.
+fn failure(output: &Output) -> (i32, String) {
+    let message = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+    (code(output), message)
+}
+
+#[test]
+fn the_doctor_says_what_is_absent_and_exits_with_3_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = bf(folder.path(), &["doctor", "--format", "json"]);
+    let answer = json(&output);
+    assert_eq!(answer["schema"], "bf.doctor/1");
+    let findings = answer["findings"].as_array().unwrap();
+    let absent: Vec<_> = findings.iter().filter(|finding| finding["state"] == "absent").collect();
+    assert!(absent.iter().all(|finding| finding["mend"].is_string()));
+    if absent.is_empty() {
+        assert_eq!(code(&output), 0);
+    } else {
+        let (code, message) = failure(&output);
+        assert_eq!(code, 3);
+        assert!(absent.iter().all(|finding| message.contains(finding["subject"].as_str().unwrap())), "{message}");
+    }
+}
+
+/// A hierarchy that `bf query` takes, with the same shapes as its own reading of this computer.
+#[test]
+fn a_topology_is_a_machine_to_ask_about() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("trace.din"), "r 0 8\nw 40 8\nr 1000 8\nr 0 8\n").unwrap();
+    assert_eq!(code(&bf(folder.path(), &["replay", "trace.din", "-o", "x.bfp"])), 0);
+    let topology = bf(folder.path(), &["machine", "topology", "--format", "json"]);
+    let document = json(&topology);
+    assert_eq!(document["schema"], "bf.machine/1");
+    fs::write(folder.path().join("machine.json"), &topology.stdout).unwrap();
+    let asked = |machine| bf(folder.path(), &["query", "x.bfp", "--machine", machine, "--format", "json"]);
+    if document["caches"].as_array().unwrap().is_empty() {
+        assert_eq!(failure(&asked("machine.json")).0, 1);
+        return;
+    }
+    let levels = |machine| {
+        let answer = json(&asked(machine));
+        let level = |level: &Value| ["size_bytes", "ways", "scope", "misses"].map(|key| level[key].clone());
+        answer["levels"].as_array().unwrap().iter().map(level).collect::<Vec<_>>()
+    };
+    assert_eq!(levels("machine.json"), levels("this"));
+    assert_eq!(code(&bf(folder.path(), &["report", "x.bfp", "--machine", "machine.json"])), 0);
+}
+
+#[test]
+fn latency_is_measured_drawn_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let common = ["machine", "latency", "--max-size", "48K", "--rounds", "3"];
+    let output = bf(folder.path(), &[&common[..], &["--plot", "l.svg", "--format", "json"]].concat());
+    let document = json(&output);
+    let points = document["latency"].as_array().unwrap();
+    assert_eq!(points.first().unwrap()["size_bytes"], 4096);
+    assert_eq!(points.last().unwrap()["size_bytes"], 49152);
+    assert!(points.iter().all(|point| point["ns"].as_f64().unwrap() > 0.0 && point["stable"].is_boolean()));
+    assert!(fs::read_to_string(folder.path().join("l.svg")).unwrap().contains("dependent load"));
+    let csv = bf(folder.path(), &[&common[..], &["--format", "csv", "--pages", "base"]].concat());
+    let text = String::from_utf8(csv.stdout).unwrap();
+    assert!(text.starts_with("size_bytes,level,ns,spread_ns,") && text.lines().count() == points.len() + 1, "{text}");
+}
+
+#[test]
+fn a_recording_of_another_machine_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = bf(folder.path(), &["machine", "counters", "--replay", INTEL, "--format", "json"]);
+    let answer = json(&output);
+    assert_eq!((code(&output), &answer["schema"]), (0, &"bf.counters/1".into()));
+    assert!(answer["notes"][0].as_str().unwrap().starts_with("composed, not recorded"));
+    let verdict = |name: &str| {
+        let events = answer["events"].as_array().unwrap();
+        events.iter().find(|event| event["event"] == name).unwrap()["verdict"].clone()
+    };
+    assert_eq!(verdict("l1d.replacement"), "trust");
+    assert_eq!(verdict("mem_load_uops_retired.llc_hit"), "do-not-use");
+    let text = String::from_utf8(bf(folder.path(), &["machine", "counters", "--replay", INTEL]).stdout).unwrap();
+    assert!(text.contains("do not use") && text.contains("lines into L1"), "{text}");
+}
+
+/// Without counters the sentence and the code of absent hardware; with them a report.
+#[test]
+fn counters_are_there_or_said_not_to_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = bf(folder.path(), &["machine", "counters", "--backend", "perf", "--rounds", "3"]);
+    if code(&output) != 0 {
+        let (code, message) = failure(&output);
+        assert_eq!(code, 3);
+        assert!(message.starts_with("bf: no performance counters here: "), "{message}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("bad.txt"), "bf-counters 1\nwhat is this\n").unwrap();
+    for (arguments, want, word) in [
+        (&["machine", "latency", "--cpus", "60000"][..], 3, "CPU 60000"),
+        (&["machine", "latency", "--plot", "l.png"][..], 2, "l.png"),
+        (&["machine", "coherence", "--cpus", "0"][..], 3, "2 CPUs"),
+        (&["machine", "counters", "--replay", "bad.txt"][..], 1, "line 2"),
+        (&["machine", "counters", "--replay", "none.txt"][..], 1, "none.txt"),
+    ] {
+        let (code, message) = failure(&bf(folder.path(), arguments));
+        assert!(code == want && message.contains(word), "{arguments:?}: {code} {message}");
+    }
+    for arguments in [
+        &["machine", "bandwidth", "--operation", "fly"][..],
+        &["machine", "bandwidth", "--width", "63"][..],
+        &["machine", "latency", "--max-size", "1"][..],
+        &["machine", "latency", "--cpus", "3-1"][..],
+        &["machine"][..],
+    ] {
+        assert_eq!(code(&bf(folder.path(), arguments)), 2, "{arguments:?}");
+    }
+}
