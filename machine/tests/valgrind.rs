@@ -29,7 +29,13 @@ fn kernels_make_the_accesses_they_claim() {
     }
     let trace = tempfile::NamedTempFile::new().unwrap();
     let mut valgrind = Command::new("valgrind");
-    valgrind.args(["--tool=lackey", "--trace-mem=yes", &format!("--log-file={}", trace.path().display())]);
+    // Without its optimiser, which drops loads whose value nobody uses.
+    valgrind.args([
+        "--tool=lackey",
+        "--trace-mem=yes",
+        "--vex-iropt-level=0",
+        &format!("--log-file={}", trace.path().display()),
+    ]);
     valgrind.arg(env::current_exe().unwrap()).args(["--exact", "kernels_make_the_accesses_they_claim", "--nocapture"]);
     let output = valgrind.env(INNER, "1").output().expect("valgrind, as `cargo xtask test` installs it");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -45,6 +51,10 @@ fn kernels_make_the_accesses_they_claim() {
         let (Ok(address), Ok(size)) = (u64::from_str_radix(address, 16), size.parse::<u64>()) else { continue };
         let kind = kind.chars().next().unwrap_or(' ');
         for (claim, counts) in claims.iter().zip(&mut counts) {
+            // The page is touched first when it is mapped; what was at this address before is another story.
+            if kind == 'S' && address == claim.start / 4096 * 4096 {
+                counts.clear();
+            }
             if kind != 'I' && (claim.start..claim.end).contains(&address) {
                 *counts.entry((kind, size)).or_default() += 1;
             }
