@@ -129,9 +129,9 @@ fn text(answer: &Answer) -> String {
     if !answer.levels.is_empty() {
         let header = ["level", "median ticks", "up to", "told apart"].map(str::to_owned).to_vec();
         let row = |level: &Cluster| {
-            let limit = if level.limit_ticks == u64::MAX { "any".to_owned() } else { level.limit_ticks.to_string() };
+            let limit = level.limit_ticks.map_or("any".to_owned(), |limit| limit.to_string());
             vec![
-                level.level.clone(),
+                level.levels.join(" or "),
                 level.median_ticks.to_string(),
                 limit,
                 format!("{:.1} %", level.confidence * 100.0),

@@ -14,7 +14,8 @@ use crate::{
 /// How the data is gone through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// One dependent load a line, in an order no prefetcher guesses.
+    /// One dependent load in every fourth line, in an order no prefetcher guesses; those that fetch a line's neighbour too
+    /// fetch nothing that is asked for.
     Load,
     /// All of it loaded in order, eight loads a line.
     Read,
@@ -109,11 +110,13 @@ pub trait Exercise {
 const AMOUNTS: [u64; 3] = [1, 2, 4];
 /// Lines that an exercise goes through at least, so that what happens around it does not matter; in memory, those of a pass.
 const LEAST_LINES: u64 = 8192;
+/// Lines from one that is loaded by itself to the next.
+const APART: usize = 4;
 
 /// A real exercise.
 struct Real {
     facts: Facts,
-    /// The nearest cache that the data must not be in has to be emptied of it.
+    /// The data must be thrown out of all caches first.
     flush: bool,
     chain: Chain,
     /// Bytes that streams go through in one pass.
@@ -134,11 +137,12 @@ pub fn all(session: &Session) -> Result<Vec<Box<dyn Exercise>>, Error> {
         let memory = level > caches;
         for way in Way::ALL {
             for amount in AMOUNTS {
+                let step = if way == Way::Load { line * APART } else { line };
                 // In memory each pass goes through lines of its own, all of them thrown out of the caches before.
-                let lines = if memory { LEAST_LINES } else { (*bytes / line) as u64 };
+                let lines = if memory { LEAST_LINES } else { (*bytes / step) as u64 };
                 let passes = LEAST_LINES.div_ceil(lines) * amount;
-                let whole = if memory { lines as usize * line * passes as usize } else { *bytes };
-                let chain = Chain::lines(session.buffer(whole)?, whole, line, passes);
+                let whole = if memory { lines as usize * step * passes as usize } else { *bytes };
+                let chain = Chain::lines(session.buffer(whole)?, whole, step, passes);
                 let facts = facts(way, level, caches, passes, lines, line);
                 exercises.push(Box::new(Real { facts, flush: memory, chain, bytes: whole }));
             }
