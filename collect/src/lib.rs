@@ -13,6 +13,7 @@ mod sample;
 mod session;
 mod shape;
 mod stacks;
+mod sync;
 
 pub use batch::{Access, Batch, Shapes};
 pub use bf_stack::{Bucket, Instructions, Limits};

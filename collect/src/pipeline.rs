@@ -12,18 +12,20 @@
 //! its `busy`, so a lane's batches are analysed in the order of the intake, by one thread at a time.
 
 use crate::batch::Batch;
-use crate::session::Owner;
+use crate::session::{Owner, try_until};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
 use bf_stack::Bucket;
 use crossbeam_queue::ArrayQueue;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Batches in the intake. A batch is what a recording buffer of 64 KiB holds: more of them would only leave the caches.
 const INTAKE: usize = 16;
 /// Batches dealt out and not finished.
 const BACKLOG: usize = 32;
+/// How often a lock is tried for that may never be let go.
+const TRIES: u32 = 1000;
 /// Longest sleep without a look around; wake-ups do not depend on it.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -168,7 +170,11 @@ impl Pipeline {
 
     /// Whoever waits need not wait any more; helpers end.
     pub(crate) fn close(&self) {
+        // Under the lock nobody is just about to wait; but it may never be let go again, and then they wait in vain, which
+        // ends by itself.
+        let schedule = try_until(&self.schedule, |tries| tries > TRIES);
         self.closed.store(true, Ordering::Release);
+        drop(schedule);
         self.work.notify_all();
         self.progress.notify_all();
     }
@@ -252,7 +258,8 @@ impl Pipeline {
             self.idle.fetch_add(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
             let mut timed_out = false;
-            if !schedule.runnable() && (self.intake.is_empty() || !schedule.deals()) {
+            let work = schedule.runnable() || schedule.deals() && !self.intake.is_empty();
+            if !work && !self.closed() {
                 let (guard, result) = self.work.wait_timeout(schedule, time).unwrap_or_else(PoisonError::into_inner);
                 timed_out = result.timed_out();
                 drop(guard);

@@ -14,11 +14,11 @@ use crate::directory::Directory;
 use crate::pipeline::{Job, Pipeline, Work, is_common};
 use crate::references::Scratch;
 use crate::stacks::Stacks;
+use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
 use crate::{Batch, Sample};
 use bf_profile::{LineCoherence, LineData, SampledLines};
 use bf_stack::{Bucket, Instructions, Limits};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// What a session keeps.
@@ -177,7 +177,7 @@ impl Session {
 
     /// Takes a lock, unless the session was closed.
     fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> Option<MutexGuard<'a, T>> {
-        try_until(mutex, || self.closed.load(Ordering::Acquire))
+        try_until(mutex, |_| self.closed.load(Ordering::Acquire))
     }
 
     /// What it keeps.
@@ -348,11 +348,11 @@ impl Session {
             }
             if tries < SPINS {
                 tries += 1;
-                std::hint::spin_loop();
+                spin_loop();
             } else if self.closed.load(Ordering::Acquire) {
                 return None;
             } else {
-                std::thread::sleep(NAP);
+                sleep(NAP);
             }
         }
     }
@@ -516,19 +516,21 @@ impl Drop for Feeding<'_> {
     }
 }
 
-/// Takes a lock, unless `given_up`.
-fn try_until<T>(mutex: &Mutex<T>, given_up: impl Fn() -> bool) -> Option<MutexGuard<'_, T>> {
+/// Takes a lock, unless `given_up` after so many tries.
+pub(crate) fn try_until<T>(mutex: &Mutex<T>, given_up: impl Fn(u32) -> bool) -> Option<MutexGuard<'_, T>> {
     let mut tries = 0;
     loop {
         match mutex.try_lock() {
             Ok(guard) => return Some(guard),
             Err(TryLockError::Poisoned(guard)) => return Some(PoisonError::into_inner(guard)),
-            Err(TryLockError::WouldBlock) if tries < SPINS => {
-                tries += 1;
-                std::hint::spin_loop();
-            }
-            Err(TryLockError::WouldBlock) if given_up() => return None,
-            Err(TryLockError::WouldBlock) => std::thread::sleep(NAP),
+            Err(TryLockError::WouldBlock) => tries += 1,
+        }
+        if tries < SPINS {
+            spin_loop();
+        } else if given_up(tries) {
+            return None;
+        } else {
+            sleep(NAP);
         }
     }
 }
@@ -536,7 +538,7 @@ fn try_until<T>(mutex: &Mutex<T>, given_up: impl Fn() -> bool) -> Option<MutexGu
 /// Takes a lock, unless that takes longer than `patience`.
 fn lock_for<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
     let begin = Instant::now();
-    try_until(mutex, || begin.elapsed() > patience)
+    try_until(mutex, |_| begin.elapsed() > patience)
 }
 
 #[cfg(test)]

@@ -37,6 +37,9 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let mut pass_19 = runner(workspace, &prefix);
     pass_19.args(["-p", "bf-pass", "--no-default-features", "--features", "llvm19", "--target-dir"]).arg(llvm_19);
     step("tests of the pass for LLVM 19", &mut pass_19)?;
+    let mut orders = runner(workspace, &prefix);
+    orders.args(["-p", "bf-collect", "--features", "shuttle", "--test", "handover"]);
+    step("threads in many orders", &mut orders)?;
     step("all tests", runner(workspace, &prefix).arg("--workspace").args(&args.runner))
 }
 

@@ -1,0 +1,256 @@
+//! Lines that several threads use, one by one: who uses which bytes of them, and what that costs.
+//!
+//! A line is followed from the batch on in which a second slot uses it. A cache without bounds is followed for each slot: it
+//! loses a line when another slot stores there. A reference that finds its line lost is a miss of true sharing if the
+//! slot then uses bytes that others have stored since, before it loses the line again; else of false sharing (Dubois et al.,
+//! "The detection and elimination of useless misses in multiprocessors", 1993).
+//!
+//! Invariant: of each line followed, every access since then is counted. Where there are more lines than may be followed, those
+//! with the fewest misses are given up, with what was counted of them.
+
+use crate::Access;
+use bf_profile::{LinePlace, LineUser, SharedLine, SharedLines};
+use bf_stack::Item;
+use std::collections::HashMap;
+
+/// Places that are told apart for each user of a line.
+const PLACES: usize = 16;
+
+/// Lines of one size.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    shift: u32,
+    most: usize,
+    lines: HashMap<u64, Line>,
+    dropped_lines: u64,
+    dropped_accesses: u64,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    users: Vec<User>,
+}
+
+#[derive(Debug, Default)]
+struct User {
+    slot: u32,
+    /// Whether its cache has the line, and whether it ever had.
+    holds: bool,
+    held: bool,
+    stored_before: bool,
+    loads: u64,
+    stores: u64,
+    loaded: u64,
+    stored: u64,
+    /// Bytes that others stored since it last had the line, or last missed it.
+    foreign: u64,
+    /// Bytes that others had stored at its last miss, while it has used none of them.
+    useless: u64,
+    true_misses: u64,
+    false_misses: u64,
+    /// By item: loads and stores.
+    places: Vec<(Item, [u64; 2])>,
+}
+
+impl Tracker {
+    /// For lines of `1 << shift` bytes, so many at most.
+    pub(crate) fn new(shift: u32, most: usize) -> Self {
+        Self { shift, most, lines: HashMap::new(), dropped_lines: 0, dropped_accesses: 0 }
+    }
+
+    /// A slot used a line before others did, and perhaps stored it, at a place.
+    pub(crate) fn begin(&mut self, line: u64, slot: u32, stored_at: Option<Item>) {
+        if self.lines.contains_key(&line) {
+            return;
+        }
+        if self.lines.len() >= self.most {
+            self.make_room();
+        }
+        let places = stored_at.into_iter().map(|item| (item, [0, 0])).collect();
+        let user = User { slot, holds: true, held: true, stored_before: stored_at.is_some(), places, ..User::default() };
+        self.lines.insert(line, Line { users: vec![user] });
+    }
+
+    /// Gives the lines with the fewest misses up, a quarter of them.
+    fn make_room(&mut self) {
+        let misses = |line: &Line| line.users.iter().map(|user| user.true_misses + user.false_misses).sum::<u64>();
+        let mut all: Vec<_> = self.lines.iter().map(|(&number, line)| (misses(line), number)).collect();
+        all.sort_unstable();
+        for (_, number) in all.into_iter().take((self.most / 4).max(1)) {
+            let line = self.lines.remove(&number);
+            self.dropped_lines += 1;
+            self.dropped_accesses += line.iter().flat_map(|line| &line.users).map(|user| user.loads + user.stores).sum::<u64>();
+        }
+    }
+
+    /// An access of `slot`; of the lines it touches only those that are followed count.
+    pub(crate) fn access(&mut self, slot: u32, access: Access, item: Item) {
+        let last = access.address + (access.size - 1);
+        for number in access.address >> self.shift..=last >> self.shift {
+            let Some(line) = self.lines.get_mut(&number) else { continue };
+            let begin = number << self.shift;
+            let (from, to) = (access.address.max(begin) - begin, last.min(begin + ((1 << self.shift) - 1)) - begin);
+            let unit = self.shift.saturating_sub(6);
+            line.access(slot, access.store, mask(from >> unit, to >> unit), item);
+        }
+    }
+
+    /// What is known now.
+    pub(crate) fn lines(&self) -> SharedLines {
+        let mut lines: Vec<_> = self.lines.iter().map(|(&number, line)| line.profile(number << self.shift)).collect();
+        lines.sort_unstable_by_key(|line| line.address);
+        let &Self { shift, most, dropped_lines, dropped_accesses, .. } = self;
+        SharedLines { line_bytes: 1 << shift, most: most as u64, dropped_lines, dropped_accesses, lines }
+    }
+}
+
+/// Bits `from ..= to`.
+fn mask(from: u64, to: u64) -> u64 {
+    u64::MAX >> (63 - (to - from)) << from
+}
+
+impl Line {
+    fn access(&mut self, slot: u32, store: bool, bytes: u64, item: Item) {
+        let at = self.users.iter().position(|user| user.slot == slot).unwrap_or_else(|| {
+            self.users.push(User { slot, ..User::default() });
+            self.users.len() - 1
+        });
+        self.users[at].access(store, bytes, item);
+        if store {
+            for other in self.users.iter_mut().filter(|other| other.slot != slot) {
+                other.holds = false;
+                other.foreign |= bytes;
+            }
+        }
+    }
+
+    fn profile(&self, address: u64) -> SharedLine {
+        let mut users: Vec<_> = self.users.iter().map(User::profile).collect();
+        users.sort_unstable_by_key(|user| user.slot);
+        SharedLine { address, object: None, users }
+    }
+}
+
+impl User {
+    fn access(&mut self, store: bool, bytes: u64, item: Item) {
+        if !self.holds {
+            if self.held {
+                self.false_misses += 1;
+                self.useless = self.foreign;
+            }
+            (self.holds, self.held, self.foreign) = (true, true, 0);
+        }
+        if self.useless & bytes != 0 {
+            self.useless = 0;
+            self.false_misses -= 1;
+            self.true_misses += 1;
+        }
+        let (count, used) =
+            if store { (&mut self.stores, &mut self.stored) } else { (&mut self.loads, &mut self.loaded) };
+        *count += 1;
+        *used |= bytes;
+        let known = self.places.iter().position(|&(place, _)| place == item);
+        let at = known.unwrap_or_else(|| {
+            // The last one takes all others.
+            if self.places.len() < PLACES {
+                self.places.push((if self.places.len() + 1 < PLACES { item } else { Item::NONE }, [0; 2]));
+            }
+            self.places.len() - 1
+        });
+        self.places[at].1[usize::from(store)] += 1;
+    }
+
+    fn profile(&self) -> LineUser {
+        let mut places: Vec<_> = self
+            .places
+            .iter()
+            .map(|&(item, [loads, stores])| LinePlace { item: item.0.into(), loads, stores })
+            .collect();
+        places.sort_by_key(|place| std::cmp::Reverse(place.loads + place.stores));
+        let &Self { slot, loads, stores, loaded, stored, stored_before, true_misses, false_misses, .. } = self;
+        LineUser { slot, loads, stores, loaded, stored, stored_before, true_misses, false_misses, places }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(accesses: &[(u32, u64, bool)]) -> SharedLines {
+        let mut tracker = Tracker::new(6, 8);
+        tracker.begin(1, 0, None);
+        for &(slot, address, store) in accesses {
+            tracker.access(slot, Access { address: 64 + address, size: 4, store }, Item((slot + 1) as u16));
+        }
+        tracker.lines()
+    }
+
+    /// Of each user: loads, stores, misses of true and of false sharing.
+    fn counts(lines: &SharedLines) -> Vec<[u64; 4]> {
+        lines.lines[0].users.iter().map(|u| [u.loads, u.stores, u.true_misses, u.false_misses]).collect()
+    }
+
+    #[test]
+    fn threads_that_store_side_by_side() {
+        let turns: Vec<_> = (0..10).map(|at| (at % 2, 8 * u64::from(at % 2), true)).collect();
+        let lines = used(&turns);
+        assert_eq!(counts(&lines), [[0, 5, 0, 4], [0, 5, 0, 4]]);
+        let [a, b] = lines.lines[0].users.as_slice() else { panic!("two users") };
+        assert_eq!((a.stored, b.stored, a.loaded), (0xf, 0xf00, 0));
+        assert_eq!(b.places, [LinePlace { item: 2, loads: 0, stores: 5 }]);
+    }
+
+    #[test]
+    fn a_value_that_is_passed_on() {
+        assert_eq!(counts(&used(&[(0, 0, true), (1, 0, false), (0, 0, true), (1, 0, false)])), [[0, 2, 0, 0], [2, 0, 1, 0]]);
+    }
+
+    #[test]
+    fn bytes_that_matter_only_later() {
+        // Slot 1 misses for its own bytes, and then uses the others' after all; the next time it does not.
+        let turns = [(1, 8, false), (0, 0, true), (1, 8, false), (1, 0, false), (0, 0, true), (1, 8, false)];
+        assert_eq!(counts(&used(&turns))[1], [4, 0, 1, 1]);
+    }
+
+    #[test]
+    fn what_nobody_stores_is_never_lost() {
+        assert_eq!(counts(&used(&[(0, 0, false), (1, 0, false), (2, 0, false), (0, 0, false)])), [[2, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]);
+    }
+
+    #[test]
+    fn an_access_is_cut_to_its_lines() {
+        let mut tracker = Tracker::new(8, 8);
+        tracker.begin(1, 0, Some(Item(3)));
+        tracker.access(0, Access { address: 250, size: 10, store: false }, Item(1));
+        let lines = tracker.lines();
+        let [user] = lines.lines[0].users.as_slice() else { panic!("one user") };
+        // Four bytes of the line, which has a bit for four bytes.
+        assert_eq!((user.loaded, user.stored_before, user.loads), (1, true, 1));
+        assert_eq!(user.places.len(), 2);
+    }
+
+    #[test]
+    fn lines_with_few_misses_make_room() {
+        let mut tracker = Tracker::new(6, 4);
+        for line in 0..6 {
+            tracker.begin(line, 0, None);
+            for turn in 0..2 * line {
+                tracker.access((turn % 2) as u32, Access { address: line * 64, size: 8, store: true }, Item::NONE);
+            }
+        }
+        let lines = tracker.lines();
+        assert_eq!(lines.lines.iter().map(|line| line.address / 64).collect::<Vec<_>>(), [2, 3, 4, 5]);
+        assert_eq!((lines.most, lines.dropped_lines, lines.dropped_accesses), (4, 2, 2));
+    }
+
+    #[test]
+    fn many_places_are_told_apart_up_to_a_point() {
+        let mut tracker = Tracker::new(6, 4);
+        tracker.begin(0, 0, None);
+        for item in 1..100 {
+            tracker.access(1, Access { address: 0, size: 1, store: false }, Item(item));
+        }
+        let places = &tracker.lines().lines[0].users[1].places;
+        assert_eq!((places.len(), places[0]), (PLACES, LinePlace { item: 0, loads: 85, stores: 0 }));
+    }
+}
