@@ -42,6 +42,12 @@ fn coherence_of_version_1_2() {
 }
 
 #[test]
+fn sharing_of_version_1_2() {
+    let profile = read_file(path("v1.2-sharing.bfp")).unwrap();
+    assert_eq!(text(&profile), fs::read_to_string(path("v1.2-sharing.bfp.txt")).unwrap());
+}
+
+#[test]
 fn trace_of_version_1() {
     let bytes = fs::read(path("v1.bft")).unwrap();
     assert_eq!(trace_text(&bytes), fs::read_to_string(path("v1.bft.txt")).unwrap());

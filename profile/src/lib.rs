@@ -19,6 +19,7 @@ pub mod model;
 #[cfg(test)]
 mod samples;
 mod section;
+mod sharing;
 pub mod trace;
 mod validate;
 mod varint;
@@ -32,4 +33,5 @@ pub use model::{
     Bin, CacheKind, CacheLevel, Callee, EndReason, FullHistograms, Histograms, LineData, Machine, Meta, Owner, Process,
     Profile, References, SampledLines, Sampling, SetHistograms, StackData,
 };
+pub use sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 pub use validate::Invalid;

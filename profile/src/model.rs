@@ -3,6 +3,7 @@
 use bincode::{Decode, Encode};
 
 use crate::coherence::LineCoherence;
+use crate::sharing::SharedLines;
 
 /// One or more processes; several after `bf merge`. Kept sorted by [`Process::key`], without duplicates, so that merging
 /// is a union of sets: associative and commutative.
@@ -33,6 +34,9 @@ pub struct Process {
     /// one slot only, if the run was sampled, and in a profile of a format before 1.2, whose distances are those of each
     /// thread alone.
     pub coherence: Vec<LineCoherence>,
+    /// Lines that one of its threads wrote and another used: at most one entry per line size, ascending. Empty if there was
+    /// one slot only, if the run was sampled, and in a profile of a format before 1.2.
+    pub sharing: Vec<SharedLines>,
 }
 
 /// Who ran, where, how it ended.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use crate::bins::bin_of;
 use crate::coherence::{ByPosition, Coherence, LineCoherence};
 use crate::model::*;
+use crate::sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 use crate::trace::{self, Access, Event};
 
 /// The profile of the format's documentation: one thread stores a line twice, with one other line loaded in between,
@@ -86,6 +87,7 @@ pub(crate) fn rich() -> Profile {
         lines: vec![small, lines(64, 2, 12, 1, 11)],
         sampled: vec![],
         coherence,
+        sharing: vec![sharing(32), sharing(64)],
     };
     let mut second = tiny().processes.remove(0);
     second.meta.start_ns = first.meta.start_ns;
@@ -130,6 +132,33 @@ pub(crate) fn coherence(data: &mut LineData, mut seed: u64) -> LineCoherence {
         slots.push(Coherence { slot, tag: *tag, lost, received, sent, remote, own, dirty });
     }
     LineCoherence { line_bytes, max_set_bits, max_ways, slots }
+}
+
+/// Two lines that two threads used, next to each other but for one, in an array and in what nobody knows.
+pub(crate) fn sharing(line_bytes: u32) -> SharedLines {
+    let user = |slot: u32, places| LineUser {
+        slot,
+        loads: 4000,
+        stores: 1 << 40,
+        loaded: 0xff << (8 * slot),
+        stored: 0xf << (8 * slot),
+        stored_before: slot == 0,
+        true_misses: 3,
+        false_misses: 900 + u64::from(slot),
+        places,
+    };
+    let places = vec![LinePlace { item: 1, loads: 3000, stores: 1 << 39 }, LinePlace { item: 0, loads: 0, stores: 1 }];
+    let address = 0x101 * u64::from(line_bytes);
+    let object = |kind, name: &str| Some(SharedObject { kind, name: name.into(), address: address + 8, bytes: 640 });
+    let line =
+        |number: u64, object, users| SharedLine { address: address + number * u64::from(line_bytes), object, users };
+    let lines = vec![
+        line(0, object(ObjectKind::Global, "counters"), vec![user(0, places.clone()), user(1, vec![])]),
+        line(2, object(ObjectKind::Stack, "größe"), vec![user(1, places)]),
+        line(3, object(ObjectKind::Heap, "f.c:12"), vec![user(0, vec![]), user(2, vec![])]),
+        line(1 << 20, None, vec![user(0, vec![])]),
+    ];
+    SharedLines { line_bytes, most: 1 << 16, dropped_lines: 5, dropped_accesses: 1 << 33, lines }
 }
 
 /// A process whose lines were sampled: one in 16 of 32-byte lines, which had too few sets for set sampling, and of
@@ -238,11 +267,12 @@ pub(crate) fn any_profile() -> impl Strategy<Value = Profile> {
         let process = |(start_ns, elapsed_ns, executable, data, checkpoint): (_, _, _, Vec<_>, bool)| {
             let end = if checkpoint { EndReason::Checkpoint } else { EndReason::Exit };
             let mut all = Vec::new();
-            let mut coherent = Vec::new();
+            let (mut coherent, mut shared) = (Vec::new(), Vec::new());
             for (i, (bits, ways, slots, seed)) in data.into_iter().enumerate() {
                 let mut data = lines(32 << i, bits, ways, slots, seed);
                 if slots > 1 {
                     coherent.push(coherence(&mut data, seed));
+                    shared.push(sharing(32 << i));
                 }
                 all.push(data);
             }
@@ -251,6 +281,7 @@ pub(crate) fn any_profile() -> impl Strategy<Value = Profile> {
                 tags: vec![String::new(), "x".into()],
                 lines: all,
                 coherence: coherent,
+                sharing: shared,
                 ..Process::default()
             }
         };

@@ -68,6 +68,7 @@ pub(crate) enum Kind {
     Lines = 2,
     Sampled = 3,
     Coherence = 4,
+    Sharing = 8,
     TraceHead = 16,
     Records = 17,
 }
@@ -81,6 +82,7 @@ impl Kind {
             2 => Self::Lines,
             3 => Self::Sampled,
             4 => Self::Coherence,
+            8 => Self::Sharing,
             16 => Self::TraceHead,
             17 => Self::Records,
             _ => return None,

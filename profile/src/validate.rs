@@ -42,7 +42,7 @@ pub(crate) fn bin_sum(bins: &[Bin]) -> u128 {
     sum(bins.iter().map(|bin| bin.count))
 }
 
-fn at_most_all(name: &str, found: u128, most: u128) -> Check {
+pub(crate) fn at_most_all(name: &str, found: u128, most: u128) -> Check {
     ensure(found <= most, || format!("{name} add up to {found} instead of at most {most}"))
 }
 
@@ -78,7 +78,7 @@ impl Profile {
 }
 
 impl Process {
-    /// Checks the histograms and the coherence of every line size, that line sizes ascend and that every tag has a name.
+    /// Checks the histograms, the coherence and the sharing of every line size, that line sizes ascend and that every tag has a name.
     ///
     /// # Errors
     /// The first rule that does not hold.
@@ -90,6 +90,8 @@ impl Process {
         all.try_for_each(|lines| within(|| format!("sampled {}-byte lines", lines.line_bytes), lines.validate()))?;
         let mut all = self.coherence.iter();
         all.try_for_each(|data| within(|| format!("coherence of {}-byte lines", data.line_bytes), data.validate()))?;
+        let mut all = self.sharing.iter();
+        all.try_for_each(|data| within(|| format!("sharing of {}-byte lines", data.line_bytes), data.validate()))?;
         self.validate_coherence()
     }
 
@@ -97,6 +99,8 @@ impl Process {
         let ascending = self.lines.is_sorted_by(|a, b| a.line_bytes < b.line_bytes)
             && self.sampled.is_sorted_by(|a, b| a.line_bytes < b.line_bytes);
         ensure(ascending, || "line sizes are not ascending".into())?;
+        let ascending = self.sharing.is_sorted_by(|a, b| a.line_bytes < b.line_bytes);
+        ensure(ascending, || "line sizes of the sharing are not ascending".into())?;
         let either = self.lines.is_empty() || self.sampled.is_empty();
         ensure(either, || "some line sizes are sampled and others are not".into())?;
         let groups = self.sampled.iter().flat_map(|data| data.sets.iter().chain(&data.full));

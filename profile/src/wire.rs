@@ -13,6 +13,7 @@ use crate::counts::{pack, pack_coherence, unpack, unpack_coherence};
 use crate::error::Damage;
 use crate::model::{Callee, Histograms, LineData, Machine, Meta, Owner, References, Sampling, StackData};
 use crate::section::{Kind, MAX_RAW};
+use crate::sharing::{SharedLine, SharedLines};
 
 /// Decoded data may take more room than its encoding: an empty vector is 8 bytes in a file and 24 in memory.
 const MAX_DECODED: usize = 4 * MAX_RAW as usize;
@@ -207,6 +208,24 @@ impl Part for LineCoherence {
     }
 }
 
+/// Some shared lines of one size. Many lines are spread over several sections.
+#[derive(Debug, Encode)]
+pub(crate) struct SharedLinesRef<'a> {
+    pub(crate) line_bytes: u32,
+    pub(crate) most: u64,
+    pub(crate) dropped_lines: u64,
+    pub(crate) dropped_accesses: u64,
+    pub(crate) lines: &'a [SharedLine],
+}
+
+impl Part for SharedLines {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        decode(bytes)
+    }
+}
+
 /// The version that a writer gives to sections of a kind.
 pub(crate) const fn version_of(kind: Kind) -> u16 {
     match kind {
@@ -214,6 +233,7 @@ pub(crate) const fn version_of(kind: Kind) -> u16 {
         Kind::Lines => LineData::VERSION,
         Kind::Sampled => Sampled::VERSION,
         Kind::Coherence => LineCoherence::VERSION,
+        Kind::Sharing => SharedLines::VERSION,
         Kind::TraceHead => <crate::trace::Header as Part>::VERSION,
         Kind::End | Kind::Records => 1,
     }

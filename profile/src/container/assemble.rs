@@ -7,6 +7,7 @@ use crate::coherence::{Coherence, LineCoherence};
 use crate::error::{Damage, Error};
 use crate::model::{LineData, Process, SampledLines, StackData};
 use crate::section::{Kind, Section};
+use crate::sharing::{SharedLine, SharedLines};
 use crate::wire::{Head, Part, Sampled, SampledHead};
 
 /// Processes as far as their sections have come.
@@ -22,6 +23,7 @@ pub(super) struct Parts {
     pub(super) lines: Vec<LineData>,
     pub(super) sampled: Vec<SampledLines>,
     pub(super) coherence: Vec<LineCoherence>,
+    pub(super) sharing: Vec<SharedLines>,
     /// Group and way of sampling of the last section of sampled line data.
     last: Option<(bool, u32)>,
 }
@@ -69,6 +71,15 @@ impl Assembly {
                 let place = header.place(section.number);
                 data.validate().map_err(|problem| Error::Inconsistent { place, problem })?;
                 self.parts.entry(header.process).or_default().add_coherence(data).map_err(corrupt)?;
+            }
+            Some(Kind::Sharing) => {
+                let data = SharedLines::decode_any(header.version, raw).map_err(corrupt)?;
+                if data.line_bytes != header.part {
+                    return Err(corrupt(Damage::Structure("header and contents name two line sizes")));
+                }
+                let place = header.place(section.number);
+                data.validate().map_err(|problem| Error::Inconsistent { place, problem })?;
+                self.parts.entry(header.process).or_default().add_sharing(data).map_err(corrupt)?;
             }
             _ => {}
         }
@@ -144,11 +155,34 @@ impl Parts {
         Ok(())
     }
 
+    /// Appends the shared lines of a line size, or more of the last one.
+    fn add_sharing(&mut self, data: SharedLines) -> Result<(), Damage> {
+        match self.sharing.last_mut() {
+            Some(last) if last.line_bytes == data.line_bytes => {
+                let dropped = |data: &SharedLines| (data.most, data.dropped_lines, data.dropped_accesses);
+                if dropped(last) != dropped(&data) {
+                    return Err(Damage::Structure("it dropped other lines than those before"));
+                }
+                let address = |line: &SharedLine| line.address;
+                let next = data.lines.first().map(address);
+                if next.is_some() && next <= last.lines.last().map(address) {
+                    return Err(Damage::Structure("its lines do not follow those before"));
+                }
+                last.lines.extend(data.lines);
+            }
+            Some(last) if last.line_bytes > data.line_bytes => {
+                return Err(Damage::Structure("line sizes are not ascending"));
+            }
+            _ => self.sharing.push(data),
+        }
+        Ok(())
+    }
+
     /// The process that head and lines make.
     pub(super) fn into_process(mut self) -> Process {
         let Head { meta, machine, uninstrumented, log, tags } = self.head.take().unwrap_or_default();
-        let Self { lines, sampled, coherence, .. } = self;
-        Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence }
+        let Self { lines, sampled, coherence, sharing, .. } = self;
+        Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing }
     }
 }
 

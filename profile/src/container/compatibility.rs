@@ -9,7 +9,8 @@ use crate::error::{Damage, Error};
 use crate::model::{Process, Profile};
 use crate::samples::{rich, sampled};
 use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
-use crate::wire::{CoherentLines, CoherentSlot, Head, HeadRef, Lines, Part, Stack, decode, encode};
+use crate::sharing::SharedLines;
+use crate::wire::{CoherentLines, CoherentSlot, Head, HeadRef, Lines, Part, SharedLinesRef, Stack, decode, encode};
 
 /// A head of version 2, which adds two fields: one of the process, one of each callee.
 #[derive(Debug)]
@@ -55,6 +56,13 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
             encode(&CoherentLines { line_bytes, max_set_bits, max_ways, slots }, &mut raw);
             encode(&"how sure", &mut raw);
             sections.section(Header { version: 2, ..header(Kind::Coherence, index, line_bytes) }, &raw).unwrap();
+        }
+        for data in &process.sharing {
+            let &SharedLines { line_bytes, most, dropped_lines, dropped_accesses, ref lines } = data;
+            let mut raw = Vec::new();
+            encode(&SharedLinesRef { line_bytes, most, dropped_lines, dropped_accesses, lines }, &mut raw);
+            encode(&vec!["who else"; lines.len()], &mut raw);
+            sections.section(Header { version: 2, ..header(Kind::Sharing, index, line_bytes) }, &raw).unwrap();
         }
         sections.section(Header { kind: 900, ..header(Kind::Head, index, 5) }, b"something new").unwrap();
     }
@@ -111,6 +119,14 @@ fn old_reader_coherence() {
     let mut without = rich();
     without.processes[0].coherence.clear();
     assert_eq!((read(&*bytes).unwrap(), renamed), (without, 1));
+}
+
+#[test]
+fn old_reader_sharing() {
+    let (bytes, renamed) = without_kind(&rich(), Kind::Sharing);
+    let mut without = rich();
+    without.processes[0].sharing.clear();
+    assert_eq!((read(&*bytes).unwrap(), renamed), (without, 2));
 }
 
 #[test]

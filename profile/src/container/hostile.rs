@@ -217,9 +217,9 @@ fn refused(sections: &[(Header, Vec<u8>)], processes: u32) -> String {
 fn sections_must_belong_together() {
     let all = sections(&bytes(&rich()));
     let counts = "the processes before it are not those that it counts";
-    assert_eq!(refused(&all, 3), format!("corrupt in section 6 (end mark): {counts}"));
+    assert_eq!(refused(&all, 3), format!("corrupt in section 8 (end mark): {counts}"));
     assert_eq!(refused(&all[..3], 2), format!("corrupt in section 3 (end mark): {counts}"));
-    assert_eq!(refused(&all[1..], 2), format!("corrupt in section 5 (end mark): {counts}"));
+    assert_eq!(refused(&all[1..], 2), format!("corrupt in section 7 (end mark): {counts}"));
     let twice = [all[0].clone(), all[0].clone()];
     assert_eq!(refused(&twice, 1), "corrupt in section 1 (head of process 0): the process has two heads");
     let swapped = [all[0].clone(), all[2].clone(), all[1].clone()];
@@ -228,6 +228,17 @@ fn sections_must_belong_together() {
     assert_eq!(
         refused(&again, 1),
         "corrupt in section 2 (32-byte lines of process 0): its stacks do not follow those before"
+    );
+    let shared: Vec<_> = all.iter().filter(|(header, _)| header.kind == Kind::Sharing as u16).cloned().collect();
+    let again = [all[0].clone(), shared[0].clone(), shared[0].clone()];
+    assert_eq!(
+        refused(&again, 1),
+        "corrupt in section 2 (sharing of 32-byte lines of process 0): its lines do not follow those before"
+    );
+    let swapped = [all[0].clone(), shared[1].clone(), shared[0].clone()];
+    assert_eq!(
+        refused(&swapped, 1),
+        "corrupt in section 2 (sharing of 32-byte lines of process 0): line sizes are not ascending"
     );
     let mut renamed = all[..2].to_vec();
     renamed[1].0.part = 128;
@@ -288,7 +299,7 @@ proptest! {
     /// Contents changed under right checksums: an error, or a profile that is sound.
     #[test]
     fn changed_contents_never_panic(
-        victim in 0_usize..6,
+        victim in 0_usize..8,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {

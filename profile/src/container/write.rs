@@ -6,7 +6,10 @@ use crate::coherence::LineCoherence;
 use crate::error::Error;
 use crate::model::{LineData, Process, Profile, SampledLines};
 use crate::section::{Format, Header, Kind, SectionWriter};
-use crate::wire::{CoherentLines, CoherentSlot, HeadRef, Lines, SampledHead, Stack, encode, version_of};
+use crate::sharing::{SharedLine, SharedLines};
+use crate::wire::{
+    CoherentLines, CoherentSlot, HeadRef, Lines, SampledHead, SharedLinesRef, Stack, encode, version_of,
+};
 
 /// Line data beyond this many bytes is spread over several sections: it bounds what a writer buffers, which may be a
 /// runtime inside somebody's process, and keeps every section far below what a reader accepts.
@@ -29,7 +32,7 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
     let mut sections = SectionWriter::new(to, &Format::PROFILE, LEVEL)?;
     let mut raw = Vec::new();
     for (process, index) in profile.processes.iter().zip(0..) {
-        let Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence } = process;
+        let Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing } = process;
         raw.clear();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         sections.section(header(Kind::Head, index, 0), &raw)?;
@@ -41,6 +44,9 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
         }
         for data in coherence {
             write_coherence(&mut sections, header(Kind::Coherence, index, data.line_bytes), data, split)?;
+        }
+        for data in sharing {
+            write_sharing(&mut sections, header(Kind::Sharing, index, data.line_bytes), data, split)?;
         }
     }
     sections.finish(profile.processes.len() as u32)?;
@@ -122,4 +128,37 @@ fn write_coherence<W: Write>(
     raw.clear();
     encode(&CoherentLines { line_bytes, max_set_bits, max_ways, slots: part }, &mut raw);
     sections.section(header, &raw)
+}
+
+/// Writes the shared lines of one size in parts that exceed `split` by less than one line; at least one part.
+fn write_sharing<W: Write>(
+    sections: &mut SectionWriter<W>,
+    header: Header,
+    data: &SharedLines,
+    split: usize,
+) -> Result<(), Error> {
+    let &SharedLines { line_bytes, most, dropped_lines, dropped_accesses, ref lines } = data;
+    let (mut rest, mut raw) = (&lines[..], Vec::new());
+    loop {
+        let mut bytes = 0;
+        let full = rest.iter().position(|line| {
+            bytes += encoded_len(line);
+            bytes >= split
+        });
+        let part;
+        (part, rest) = rest.split_at(full.map_or(rest.len(), |last| last + 1));
+        raw.clear();
+        encode(&SharedLinesRef { line_bytes, most, dropped_lines, dropped_accesses, lines: part }, &mut raw);
+        sections.section(header, &raw)?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+/// Bytes that a line takes in a section, rounded up.
+fn encoded_len(line: &SharedLine) -> usize {
+    let name = line.object.as_ref().map_or(0, |object| object.name.len());
+    let users = line.users.iter().map(|user| 64 + 20 * user.places.len());
+    48 + name + users.sum::<usize>()
 }
