@@ -98,6 +98,7 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         lines: snapshot.lines,
         sampled: snapshot.sampled,
         coherence: snapshot.coherence,
+        sharing: Vec::new(),
     }
 }
 
