@@ -40,6 +40,8 @@
 //! A zero where a header is expected is skipped.
 #![forbid(unsafe_code)]
 
+pub mod counting;
+
 use core::ffi::c_char;
 
 /// Version of every layout on this page; the runtime refuses (ignores, with a line in the log) modules of another one.
@@ -70,7 +72,9 @@ pub struct Tls {
     /// One past the last byte of the buffer.
     pub limit: u64,
     /// For the runtime's own use; zero at thread start.
-    pub reserved: [u64; 6],
+    pub reserved: [u64; 5],
+    /// Address of the thread's slots (see [`counting`]); zero before it has any.
+    pub slots: u64,
 }
 
 /// Static description of one segment, writable data in the object file; `n_entries` of type [`Entry`] follow it.

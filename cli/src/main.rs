@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod counters;
 mod failure;
 mod generate;
 mod input;

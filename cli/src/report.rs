@@ -2,6 +2,7 @@
 
 use crate::{
     args::ReportArguments,
+    counters,
     failure::Failure,
     input::{self, Loaded},
     machine,
@@ -17,7 +18,7 @@ use bf_postproc::{
 use bf_profile::{EndReason, Machine, Meta, Process};
 use serde::Serialize;
 use serde_json::Value;
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 /// Functions named in the text; the JSON names them all.
 const MOST_CALLEES: usize = 8;
@@ -39,6 +40,9 @@ struct Report {
     curve_line_bytes: u32,
     curve: Vec<CurvePoint>,
     knees: Vec<Knee>,
+    /// What was executed, by name of the counter; absent where nothing was counted.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    totals: BTreeMap<String, u64>,
 }
 
 /// What is known of one process.
@@ -112,6 +116,7 @@ fn report(loaded: &Loaded, selector: &str) -> Result<Report, Failure> {
         curve_line_bytes,
         knees: curve::knees(&curve),
         curve,
+        totals: counters::totals(&loaded.profile),
     })
 }
 
@@ -179,7 +184,7 @@ fn text(report: &Report) -> String {
         text += "Left out; the levels below are answered as if they were the nearest:\n";
         report.refused.iter().for_each(|why| text += &format!("  {why}\n"));
     }
-    text + &working_sets(report) + &log(&report.processes) + &next(report)
+    text + &counters::text(&report.totals) + &working_sets(report) + &log(&report.processes) + &next(report)
 }
 
 /// How a process ended, in words.

@@ -96,17 +96,18 @@ impl Classifier {
 
     fn call(&self, call: Value) -> Vec<Access> {
         let mut accesses = self.by_value_arguments(call);
-        if let Some(callee) = call.callee().as_function() {
-            match callee.intrinsic_name() {
-                Some(name) => accesses.extend(self.intrinsic(&name, call)),
-                None => {
-                    if let Some(known) = self.libc.of(callee) {
-                        accesses.extend(self.transfer(known.transfer, known.unit, call));
-                    }
-                }
-            }
+        if let Some(known) = self.known(call) {
+            accesses.extend(self.transfer(known, call));
+        } else if let Some(name) = call.callee().as_function().and_then(Value::intrinsic_name) {
+            accesses.extend(vector::accesses(self, &name, call));
         }
         accesses
+    }
+
+    /// How many bytes a call like `memcpy` or `memset` moves, and whether it copies them.
+    pub(crate) fn moved(&self, call: Value) -> Option<(Length, bool)> {
+        let known = self.known(call)?;
+        Some((length(known, call), known.transfer.from.is_some()))
     }
 
     /// The caller copies `byval` arguments to the stack: it reads them. Where to, only the code generator knows.
@@ -120,37 +121,34 @@ impl Classifier {
             .collect()
     }
 
-    fn intrinsic(&self, name: &str, call: Value) -> Vec<Access> {
-        match name {
+    /// Which function or intrinsic like `memcpy` or `memset` is called, if it is one.
+    fn known(&self, call: Value) -> Option<libc::Known> {
+        let callee = call.callee().as_function()?;
+        let Some(name) = callee.intrinsic_name() else { return self.libc.of(callee) };
+        let (transfer, unit) = match name.as_str() {
             "llvm.memcpy"
             | "llvm.memcpy.inline"
             | "llvm.memmove"
             | "llvm.memcpy.element.unordered.atomic"
-            | "llvm.memmove.element.unordered.atomic" => self.transfer(libc::Transfer::COPY, 1, call),
-            "llvm.memset" | "llvm.memset.inline" | "llvm.memset.element.unordered.atomic" => {
-                self.transfer(libc::Transfer::FILL, 1, call)
-            }
+            | "llvm.memmove.element.unordered.atomic" => (libc::Transfer::COPY, 1),
+            "llvm.memset" | "llvm.memset.inline" | "llvm.memset.element.unordered.atomic" => (libc::Transfer::FILL, 1),
             "llvm.experimental.memset.pattern" => {
-                let unit = self.module.store_size(call.operand(1).ty()).bytes;
-                self.transfer(libc::Transfer::FILL, unit, call)
+                (libc::Transfer::FILL, self.module.store_size(call.operand(1).ty()).bytes)
             }
-            _ => vector::accesses(self, name, call),
-        }
+            _ => return None,
+        };
+        Some(libc::Known { transfer, unit })
     }
 
-    /// The accesses of a call like `memcpy` or `memset` that counts in `unit` bytes.
-    fn transfer(&self, transfer: libc::Transfer, unit: u64, call: Value) -> Vec<Access> {
+    /// The accesses of such a call.
+    fn transfer(&self, known: libc::Known, call: Value) -> Vec<Access> {
+        let transfer = known.transfer;
         let to = call.operand(transfer.to);
         let from = transfer.from.map(|from| call.operand(from));
         if [Some(to), from].into_iter().flatten().any(|address| address.ty().address_space() != 0) {
             return Vec::new();
         }
-        let count = call.operand(transfer.count);
-        let length = match count.as_constant_int() {
-            Some(count) => Length::Constant(count.saturating_mul(unit)),
-            None => Length::Times { count, unit },
-        };
-        match (from, length) {
+        match (from, length(known, call)) {
             (_, Length::Constant(0)) => Vec::new(),
             (Some(from), Length::Constant(bytes)) if bytes <= PIECE => {
                 [one(Op::Load, bytes, from), one(Op::Store, bytes, to)].concat()
@@ -159,6 +157,15 @@ impl Classifier {
             (None, Length::Constant(bytes)) => one(Op::Store, bytes, to),
             (None, length) => vec![Access::Range { op: Op::StoreRange, address: to, length }],
         }
+    }
+}
+
+/// The bytes that a call like `memcpy` or `memset` moves.
+fn length(known: libc::Known, call: Value) -> Length {
+    let (count, unit) = (call.operand(known.transfer.count), known.unit);
+    match count.as_constant_int() {
+        Some(count) => Length::Constant(count.saturating_mul(unit)),
+        None => Length::Times { count, unit },
     }
 }
 

@@ -18,7 +18,7 @@ const WORD: u64 = size_of::<u64>() as u64;
 /// What emission needs of a module; declares the runtime's symbols when it is made.
 pub(crate) struct Emitter {
     module: Module,
-    builder: Builder,
+    pub(crate) builder: Builder,
     tls: Value,
     thread_local_address: (Value, Type),
     flush: (Value, Type),
@@ -110,7 +110,8 @@ impl Emitter {
         }
     }
 
-    fn length(&self, length: Length) -> Value {
+    /// A number of bytes, computed here.
+    pub(crate) fn length(&self, length: Length) -> Value {
         let (module, builder) = (self.module, &self.builder);
         let constant = |value: u64| module.int(64, value);
         match length {
@@ -132,5 +133,5 @@ impl Emitter {
 /// The type of a [`Tls`].
 pub(crate) fn tls_type(module: Module) -> Type {
     let word = module.int_type(64);
-    module.struct_type(&[word, word, word.array(6)])
+    module.struct_type(&[word, word, word.array(5), word])
 }

@@ -6,6 +6,7 @@
 
 mod access;
 mod attributes;
+mod count;
 mod emit;
 mod libc;
 mod llvm;
@@ -85,6 +86,7 @@ struct Counts {
     functions: usize,
     segments: usize,
     accesses: usize,
+    slots: usize,
 }
 
 fn run(module: Module, analyses: Analyses) -> Result<bool, String> {
@@ -96,9 +98,9 @@ fn run(module: Module, analyses: Analyses) -> Result<bool, String> {
     let counts = instrument(module, analyses, &options);
     attributes::relax(module);
     if options.verbose {
-        let Counts { functions, segments, accesses } = counts;
+        let Counts { functions, segments, accesses, slots } = counts;
         let name = module.source_name();
-        eprintln!("bf: {name}: {functions} functions, {segments} segments, {accesses} accesses");
+        eprintln!("bf: {name}: {functions} functions, {segments} segments, {accesses} accesses, {slots} counts");
     }
     Ok(true)
 }
@@ -129,11 +131,16 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     }
     let mut tables = tables::Tables::new(module);
     let emitter = emit::Emitter::new(module, module.builder());
+    let new_counter = || count::Counter::new(module, analyses, builder.mark_kind(), &emitter);
+    let mut counter = (!options.no_counters).then(new_counter);
     for function in &functions {
-        let segments = cutter.segments(*function);
-        if !segments.is_empty() {
+        // All plans are made before anything is changed.
+        let slots = counter.as_ref().map_or_else(Vec::new, |counter| counter.plan(*function));
+        let segments = if options.counters_only { Vec::new() } else { cutter.segments(*function) };
+        if !segments.is_empty() || !slots.is_empty() {
             emitter.keep_allocas_in_entry(*function);
         }
+        counts.slots += counter.as_mut().map_or(0, |counter| counter.write(*function, &slots));
         let headers: Vec<_> = segments.iter().map(|segment| tables.segment(segment)).collect();
         // Last first: a split moves what follows in its block, which then is only the segment itself.
         for (segment, header) in segments.iter().zip(headers).rev() {
@@ -144,6 +151,9 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     }
     visible_names(module, &functions).into_iter().for_each(|name| tables.add_function(name));
     tables.finish(options, &builder);
+    if let Some(counter) = counter {
+        counter.finish(options.counters_only, &builder);
+    }
     counts
 }
 

@@ -1,5 +1,5 @@
 //! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
-//! `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
+//! `-bf-counters-only`, `-bf-no-counters`, `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
 //!
 //! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, with the words
 //! and quotes of a shell, as in an `@file`, and `BF_PASS_OPTS`, which the wrapper fills from its command line, one option
@@ -31,6 +31,10 @@ pub(crate) struct Options {
     pub(crate) max_ways: u32,
     /// Record every iteration of every loop by itself.
     pub(crate) no_streams: bool,
+    /// Count instructions, and record no accesses.
+    pub(crate) counters_only: bool,
+    /// Count no instructions.
+    pub(crate) no_counters: bool,
     /// One line per module on stderr.
     pub(crate) verbose: bool,
     /// Leave modules as they are.
@@ -51,6 +55,9 @@ impl Options {
         }
         options.line_sizes.sort_unstable();
         options.line_sizes.dedup();
+        if options.counters_only && options.no_counters {
+            return Err("`-bf-counters-only` and `-bf-no-counters` together leave nothing to do".to_owned());
+        }
         Ok(options)
     }
 
@@ -77,6 +84,8 @@ impl Options {
             "bf-max-set-bits" => self.max_set_bits = number(name, wanted()?, 24)?,
             "bf-max-ways" => self.max_ways = number(name, wanted()?, 255)?,
             "bf-no-streams" => self.no_streams = alone()?,
+            "bf-counters-only" => self.counters_only = alone()?,
+            "bf-no-counters" => self.no_counters = alone()?,
             "bf-verbose" => self.verbose = alone()?,
             "bf-disable" => self.disable = alone()?,
             _ => return Err(format!("unknown option `{option}`")),
@@ -141,6 +150,8 @@ mod tests {
             "-bf-max-ways=128",
             "-bf-verbose",
             "-bf-no-streams",
+            "-bf-counters-only",
+            "-bf-no-counters",
             "-bf-disable",
             "-bf-include=main,f*",
             "-bf-exclude=free",
@@ -149,6 +160,7 @@ mod tests {
         assert_eq!(options.line_sizes, [64, 128, 32]);
         assert_eq!((options.max_set_bits, options.max_ways), (20, 128));
         assert!(options.verbose && options.disable && options.no_streams);
+        assert!(options.counters_only && options.no_counters);
         assert!(options.include.matches("foo") && !options.include.matches("go"));
         assert!(options.exclude.matches("free"));
     }

@@ -12,7 +12,15 @@ use crate::access::{Access, Classifier};
 use crate::llvm::{Analyses, Block, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
-const RUNTIME: [&str; 5] = [bf_abi::FLUSH_SYMBOL, bf_abi::REGISTER_SYMBOL, "bf_start", "bf_stop", "bf_tag"];
+const RUNTIME: [&str; 7] = [
+    bf_abi::FLUSH_SYMBOL,
+    bf_abi::REGISTER_SYMBOL,
+    bf_abi::counting::SLOTS_SYMBOL,
+    bf_abi::counting::REGISTER_COUNTING_SYMBOL,
+    "bf_start",
+    "bf_stop",
+    "bf_tag",
+];
 
 /// Whether the function belongs to the runtime.
 pub(crate) fn is_runtime(name: &str) -> bool {
@@ -226,7 +234,7 @@ impl Cutter {
 }
 
 /// The function that a call names, if its code lies outside this module: a copy that is here for inlining only is none.
-fn declared_callee(call: Value) -> Option<Value> {
+pub(crate) fn declared_callee(call: Value) -> Option<Value> {
     call.callee().as_function().filter(|function| {
         (function.is_declaration() || function.is_available_externally())
             && function.intrinsic_name().is_none()

@@ -149,6 +149,48 @@ bool bf_shim_is_private(LLVMValueRef Value) {
   return !I->isAtomic() && !I->isVolatile() && isGuaranteedToTransferExecutionToSuccessor(I);
 }
 
+// Whether an instruction always goes on to the next one.
+bool bf_shim_goes_on(LLVMValueRef Value) {
+  return isGuaranteedToTransferExecutionToSuccessor(unwrap<Instruction>(Value));
+}
+
+// The name of an instruction's opcode, as the language reference has it.
+const char *bf_shim_opcode(LLVMValueRef Value) { return unwrap<Instruction>(Value)->getOpcodeName(); }
+
+// Bits of a type; times the machine's vscale if it is scalable.
+uint64_t bf_shim_bits(LLVMModuleRef M, LLVMTypeRef Type) {
+  return unwrap(M)->getDataLayout().getTypeSizeInBits(unwrap(Type)).getKnownMinValue();
+}
+
+// Gives each call that may become a jump a return of its own, in place of one that it shares with others: as the code
+// generator would do, unless it finds counting in between.
+void bf_shim_share_no_returns(FunctionAnalysisManager *FAM, LLVMValueRef Function) {
+  auto &F = *unwrap<llvm::Function>(Function);
+  bool Changed = false;
+  for (BasicBlock &B : make_early_inc_range(F)) {
+    auto *Return = dyn_cast<ReturnInst>(B.getTerminator());
+    if (!Return || &*B.getFirstNonPHIIt() != Return)
+      continue;
+    for (BasicBlock *Before : SmallVector<BasicBlock *>(predecessors(&B))) {
+      auto *Branch = dyn_cast<BranchInst>(Before->getTerminator());
+      auto *Call = Branch && Branch->isUnconditional() ? dyn_cast_or_null<CallInst>(Branch->getPrevNode()) : nullptr;
+      if (!Call || !Call->isTailCall())
+        continue;
+      Value *Result = Return->getReturnValue();
+      if (auto *Phi = dyn_cast_or_null<PHINode>(Result); Phi && Phi->getParent() == &B)
+        Result = Phi->getIncomingValueForBlock(Before);
+      if (Result && Result != Call)
+        continue;
+      FoldReturnIntoUncondBranch(Return, &B, Before);
+      Changed = true;
+    }
+    if (Changed && pred_empty(&B) && !B.isEntryBlock())
+      DeleteDeadBlock(&B);
+  }
+  if (Changed)
+    FAM->invalidate(F, PreservedAnalyses::none());
+}
+
 // If the block is a loop of its own whose number of iterations, and the way the addresses move, are known before it
 // starts: computes the number, the addresses in the first iteration (in place of the addresses) and the strides there.
 // Returns the instruction after which the loop starts, or null.

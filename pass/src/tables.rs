@@ -2,7 +2,7 @@
 
 use core::mem::size_of;
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use bf_abi::{ABI_VERSION, Entry, REGISTER_SYMBOL, SEGMENT_ALIGN};
 
@@ -98,7 +98,8 @@ impl Tables {
         let value = module.struct_of(&fields);
         debug_assert!(value.ty() == self.ty);
         self.global.set_initializer(value);
-        self.register(builder);
+        let symbol = CString::new(REGISTER_SYMBOL).unwrap_or_default();
+        call_from_constructor(module, builder, c"bf.register", &symbol, self.global);
     }
 
     /// Names one after the other, each NUL-terminated.
@@ -113,19 +114,19 @@ impl Tables {
         global.set_constant();
         global
     }
+}
 
-    fn register(&self, builder: &Builder) {
-        let module = self.module;
-        let ty = module.function_type(None, &[module.pointer_type()]);
-        let register = module.function(&CString::new(REGISTER_SYMBOL).unwrap_or_default(), ty);
-        let constructor = module.add_internal_function(c"bf.register", module.function_type(None, &[]));
-        constructor.add_attribute(module, Module::attribute_kind("nounwind"));
-        builder.in_new_entry(constructor);
-        builder.call(register, ty, &[self.global]);
-        builder.return_void();
-        module.add_constructor(constructor, PRIORITY);
-        module.keep(self.global);
-    }
+/// Adds a constructor that gives `table` to the runtime's function of the name `symbol`, and keeps the table.
+pub(crate) fn call_from_constructor(module: Module, builder: &Builder, name: &CStr, symbol: &CStr, table: Value) {
+    let ty = module.function_type(None, &[module.pointer_type()]);
+    let register = module.function(symbol, ty);
+    let constructor = module.add_internal_function(name, module.function_type(None, &[]));
+    constructor.add_attribute(module, Module::attribute_kind("nounwind"));
+    builder.in_new_entry(constructor);
+    builder.call(register, ty, &[table]);
+    builder.return_void();
+    module.add_constructor(constructor, PRIORITY);
+    module.keep(table);
 }
 
 /// The type of a [`bf_abi::Module`].
@@ -222,8 +223,9 @@ mod tests {
         use bf_abi::Tls as Abi;
         Module::with_empty(|module| {
             let expected =
-                [offset_of!(Abi, cursor), offset_of!(Abi, limit), offset_of!(Abi, reserved), size_of::<Abi>()];
-            assert_eq!(module.layout(crate::emit::tls_type(module)), expected);
+                [offset_of!(Abi, cursor), offset_of!(Abi, limit), offset_of!(Abi, reserved), offset_of!(Abi, slots)];
+            let layout = module.layout(crate::emit::tls_type(module));
+            assert_eq!(layout, [&expected[..], &[size_of::<Abi>()]].concat());
         });
     }
 }

@@ -243,7 +243,8 @@ impl Lanes {
         }
     }
 
-    fn active(&self, module: Module, builder: &Builder) -> Value {
+    /// Builds a vector of `i1`: whether a lane is active.
+    pub(crate) fn active(&self, module: Module, builder: &Builder) -> Value {
         let below = |limit: Value| {
             let bits = limit.ty().int_bits();
             let lanes: Vec<_> = (0..u64::from(self.count)).map(|lane| module.int(bits, lane)).collect();

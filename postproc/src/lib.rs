@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod counters;
 pub mod curve;
 
 pub mod error;

@@ -170,6 +170,7 @@ impl fmt::Display for Place {
                 Some(Kind::Sharing) => {
                     write!(f, "section {number} (sharing of {part}-byte lines of process {process})")
                 }
+                Some(Kind::Counters) => write!(f, "section {number} (counters of process {process})"),
                 Some(Kind::TraceHead) => write!(f, "section {number} (head of the trace)"),
                 Some(Kind::Records) => write!(f, "section {number} (records of the trace)"),
                 None => write!(f, "section {number} (of unknown kind {kind})"),

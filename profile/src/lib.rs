@@ -8,6 +8,7 @@
 pub mod bins;
 mod coherence;
 pub mod container;
+mod counters;
 mod counts;
 #[cfg(test)]
 mod documentation;
@@ -27,6 +28,7 @@ mod wire;
 
 pub use coherence::{ByPosition, Coherence, LineCoherence};
 pub use container::{read, read_file, salvage_file, write, write_file};
+pub use counters::{CountItem, CountedFunction, Counters};
 pub use error::{Damage, Error, Place};
 pub use merge::{check_mergeable, merge};
 pub use model::{

@@ -62,10 +62,10 @@ fn later(a: &Process, b: &Process) -> Ordering {
 }
 
 fn bytes(process: &Process) -> Vec<u8> {
-    let Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing } = process;
+    let Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing, counters } = process;
     let mut bytes = Vec::new();
     encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut bytes);
-    encode(&(lines, sampled, coherence, sharing), &mut bytes);
+    encode(&(lines, sampled, coherence, sharing, counters), &mut bytes);
     bytes
 }
 

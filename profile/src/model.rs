@@ -3,6 +3,7 @@
 use bincode::{Decode, Encode};
 
 use crate::coherence::LineCoherence;
+use crate::counters::Counters;
 use crate::sharing::SharedLines;
 
 /// One or more processes; several after `bf merge`. Kept sorted by [`Process::key`], without duplicates, so that merging
@@ -37,6 +38,8 @@ pub struct Process {
     /// Lines that one of its threads wrote and another used: at most one entry per line size, ascending. Empty if there was
     /// one slot only, if the run was sampled, and in a profile of a format before 1.2.
     pub sharing: Vec<SharedLines>,
+    /// What it executed.
+    pub counters: Counters,
 }
 
 /// Who ran, where, how it ended.
@@ -64,7 +67,7 @@ pub struct Meta {
     pub aslr: Option<bool>,
     /// Why the profile was written.
     pub end: EndReason,
-    /// Threads that made at least one access.
+    /// Threads that made at least one access, or counted anything.
     pub threads: u32,
     /// Accesses recorded (section 1 of the model), counted ones only.
     pub accesses: u64,

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use crate::bins::bin_of;
 use crate::coherence::{ByPosition, Coherence, LineCoherence};
+use crate::counters::{CountItem, CountedFunction, Counters};
 use crate::model::*;
 use crate::sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 use crate::trace::{self, Access, Event};
@@ -78,6 +79,7 @@ pub(crate) fn rich() -> Profile {
             modules: vec!["a.c".into(), "b.cpp".into()],
         },
         machine: Machine { cpu: "Example CPU @ 3 GHz".into(), cpus: 32, caches },
+        counters: counters(),
         uninstrumented: vec![
             Callee { name: "sqrt".into(), calls: 1 << 40 },
             Callee { name: "_ZNSt6vectorIiE3endEv".into(), calls: 1 },
@@ -235,6 +237,17 @@ fn set_counts(pairs: &[(u64, u64)], bits: u32, max_ways: u32) -> Vec<u64> {
         counts[at] += count;
     }
     counts
+}
+
+/// Counters of two functions, one of them under a tag too.
+fn counters() -> Counters {
+    let function = |name: &str, line| CountedFunction { name: name.into(), file: "/src/größe.c".into(), line };
+    let item = |tag, function, values| CountItem { tag, function, values };
+    Counters {
+        names: vec!["calls_to/sqrt".into(), "flops".into(), "loads".into()],
+        functions: vec![function("f", 3), function("main", 0)],
+        items: vec![item(0, 0, vec![(1, 1 << 50), (2, 7)]), item(0, 1, vec![(0, 1 << 40)]), item(1, 0, vec![(2, 0)])],
+    }
 }
 
 fn bins(pairs: &[(u64, u64)]) -> Vec<Bin> {

@@ -78,12 +78,14 @@ impl Profile {
 }
 
 impl Process {
-    /// Checks the histograms, the coherence and the sharing of every line size, that line sizes ascend and that every tag has a name.
+    /// Checks the counters, and the histograms, the coherence and the sharing of every line size, that line sizes ascend
+    /// and that every tag has a name.
     ///
     /// # Errors
     /// The first rule that does not hold.
     pub fn validate(&self) -> Result<(), Invalid> {
         self.validate_structure()?;
+        self.counters.validate()?;
         let mut all = self.lines.iter();
         all.try_for_each(|lines| within(|| format!("{}-byte lines", lines.line_bytes), lines.validate()))?;
         let mut all = self.sampled.iter();
@@ -115,7 +117,8 @@ impl Process {
             let [loads, stores] = stack.histograms.lost();
             ensure(loads + stores == 0, || "a sampled reference is neither cold nor at a distance".into())?;
         }
-        Ok(())
+        let named = |tag: u32| (tag as usize) < self.tags.len();
+        ensure(self.counters.items.iter().all(|item| named(item.tag)), || "a counter's tag has no name".into())
     }
 
     /// Checks that each line size with coherence is one with line data, and that what was lost to invalidations there is

@@ -9,6 +9,7 @@ use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 use bincode::{Decode, Encode};
 
 use crate::coherence::{Coherence, LineCoherence};
+use crate::counters::Counters;
 use crate::counts::{pack, pack_coherence, unpack, unpack_coherence};
 use crate::error::Damage;
 use crate::model::{Callee, Histograms, LineData, Machine, Meta, Owner, References, Sampling, StackData};
@@ -226,6 +227,14 @@ impl Part for SharedLines {
     }
 }
 
+impl Part for Counters {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        decode(bytes)
+    }
+}
+
 /// The version that a writer gives to sections of a kind.
 pub(crate) const fn version_of(kind: Kind) -> u16 {
     match kind {
@@ -234,6 +243,7 @@ pub(crate) const fn version_of(kind: Kind) -> u16 {
         Kind::Sampled => Sampled::VERSION,
         Kind::Coherence => LineCoherence::VERSION,
         Kind::Sharing => SharedLines::VERSION,
+        Kind::Counters => Counters::VERSION,
         Kind::TraceHead => <crate::trace::Header as Part>::VERSION,
         Kind::End | Kind::Records => 1,
     }

@@ -23,8 +23,8 @@
 //!
 //! # Locks
 //!
-//! Taken in this order: output, calipers, registry, one or all threads, then the leaves (modules, mode, tags, log,
-//! trace). `fork` takes all of them but the trace's, which nobody holds without a thread's, so the child finds them free,
+//! Taken in this order: output, calipers, registry, one or all threads, then the leaves (modules, counts, mode, tags,
+//! log, trace). `fork` takes all of them but the trace's, which nobody holds without a thread's, so the child finds them free,
 //! and then the heap's, which is taken for a moment under any of them. The session's locks are taken under any of them too
 //! and are the only ones that helpers take; a child has another session.
 #![cfg_attr(test, expect(dead_code, reason = "what C calls has no caller in unit tests"))]
@@ -34,6 +34,7 @@ mod bare;
 mod buffer;
 mod calipers;
 mod checkpoint;
+mod counters;
 mod decode;
 mod env;
 mod exec;
@@ -52,6 +53,7 @@ mod quiet;
 mod recording;
 mod signals;
 mod sink;
+mod slots;
 mod stack;
 mod thread;
 mod tls;
@@ -59,6 +61,7 @@ mod topology;
 mod unload;
 
 use bf_abi::Module;
+use bf_abi::counting::Counting;
 
 #[global_allocator]
 static ALLOCATOR: memory::Allocator = memory::Allocator;
@@ -84,6 +87,25 @@ pub unsafe extern "C" fn bf_register_module(module: *const Module) {
     // SAFETY:
     // - the caller vouches for the layout of `module`
     memory::run(|| unsafe { modules::register(module) });
+}
+
+/// Called by instrumented code on a thread that has no slots yet: see `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn bf_slots() -> *mut u64 {
+    thread::slots()
+}
+
+/// Called once per counted module by its constructor.
+///
+/// # Safety
+///
+/// `counting` and everything it points to follow the layout of `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bf_register_counting(counting: *mut Counting) {
+    let _quiet = quiet::Quiet::enter();
+    // SAFETY:
+    // - the caller vouches for the layout; constructors run one at a time
+    memory::run(|| unsafe { slots::register(counting) });
 }
 
 /// The library's constructor.

@@ -56,7 +56,7 @@ pub fn reserve() {
 }
 
 /// Gives the reserve back and stops recording; `false` if there is none.
-fn give_back() -> bool {
+pub fn give_back() -> bool {
     let reserve = RESERVED.swap(ptr::null_mut(), Ordering::Relaxed);
     STOPPED.get_or_init(Instant::now);
     // SAFETY:

@@ -4,10 +4,10 @@ use crate::process::{self, Identity, PATIENCE, lock, lock_for};
 use crate::recording::Extent;
 use crate::stack::{self, Stack};
 use crate::thread::{self, add_calls};
-use crate::{calipers, log, memory, modules, quiet, topology};
+use crate::{calipers, counters, log, memory, modules, quiet, slots, topology};
 use bf_collect::{Batch, Bucket, Config, Snapshot};
 use bf_profile::trace::{Access, Event, Header, Writer};
-use bf_profile::{Callee, EndReason, Meta, Process, Profile};
+use bf_profile::{Callee, Counters, EndReason, Meta, Process, Profile};
 use std::ffi::{CStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -70,7 +70,7 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
             let Some(mut inner) = thread.inner_for_a_while() else { continue };
             inner.drain(recorder, extent);
             add_calls(&mut calls, inner.accumulator().calls());
-            threads += u32::from(inner.accumulator().used());
+            threads += u32::from(inner.settle());
             held.push(inner);
         }
         recorder.settle();
@@ -81,6 +81,7 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
     if snapshot.missing > 0 {
         log::remark(format!("{} stacks were busy at the end and are left out", snapshot.missing));
     }
+    let counters = counters::collect();
     Process {
         meta: Meta {
             elapsed_ns: identity.start.elapsed().as_nanos() as u64,
@@ -92,13 +93,14 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
             ..meta(identity)
         },
         machine: topology::machine(),
-        uninstrumented: uninstrumented(&calls),
+        uninstrumented: uninstrumented(&calls, &counters),
         log: remarks(identity, &snapshot),
         tags: calipers::tags(),
         lines: snapshot.lines,
         sampled: snapshot.sampled,
         coherence: snapshot.coherence,
         sharing: Vec::new(),
+        counters,
     }
 }
 
@@ -133,12 +135,13 @@ fn meta(identity: &Identity) -> Meta {
     }
 }
 
-/// Callees that no module defines, most calls first.
-fn uninstrumented(calls: &[u64]) -> Vec<Callee> {
+/// Callees that no module defines, most calls first. Where no accesses are recorded, the counters tell.
+fn uninstrumented(calls: &[u64], counters: &Counters) -> Vec<Callee> {
+    let counted = if slots::only() { counters::calls(counters).collect() } else { Vec::new() };
     let mut callees: Vec<_> = modules::with(|known| {
-        let callees =
-            known.callees.iter().zip(calls).filter(|&(name, &calls)| calls > 0 && !known.functions.contains(name));
-        callees.map(|(name, &calls)| Callee { name: name.clone(), calls }).collect()
+        let recorded = known.callees.iter().map(String::as_str).zip(calls.iter().copied());
+        let callees = recorded.chain(counted).filter(|&(name, calls)| calls > 0 && !known.functions.contains(name));
+        callees.map(|(name, calls)| Callee { name: name.to_owned(), calls }).collect()
     });
     callees.sort_by(|a: &Callee, b| b.calls.cmp(&a.calls).then_with(|| a.name.cmp(&b.name)));
     callees

@@ -3,7 +3,7 @@
 use crate::env::Options;
 use crate::helpers::{self, Helpers};
 use crate::names::{self, Facts};
-use crate::{calipers, checkpoint, fork, heap, log, memory, modules, output, quiet::Quiet, signals, thread};
+use crate::{calipers, checkpoint, fork, heap, log, memory, modules, output, quiet::Quiet, signals, slots, thread};
 use bf_collect::{Batch, Bucket, Config, Order, Session};
 use bf_profile::EndReason;
 use std::path::PathBuf;
@@ -342,6 +342,7 @@ pub fn begin_child(registry: &mut thread::Registry) {
     memory::begin_child(options().max_memory);
     *lock(&IDENTITY) = Some(identify(true));
     checkpoint::begin();
+    slots::begin_child();
     if let Some(old) = recorder() {
         old.abandon_trace();
         registry.begin_again(begin_recorder());
@@ -354,7 +355,8 @@ pub fn config() -> Config {
     modules::with(|known| {
         let asked = || known.line_sizes.iter().copied().filter(|&size| Config::is_line_size(size)).collect();
         let asked = || Some(asked()).filter(|sizes: &Vec<u32>| !sizes.is_empty());
-        let line_sizes = options.line_sizes.clone().or_else(asked).unwrap_or(default.line_sizes);
+        let usual = || if slots::only() { Vec::new() } else { default.line_sizes };
+        let line_sizes = options.line_sizes.clone().or_else(asked).unwrap_or_else(usual);
         let mut limits = default.limits;
         if known.max_set_bits > 0 {
             limits.max_set_bits = known.max_set_bits.min(24);

@@ -5,6 +5,7 @@ use crate::decode::{complete, there};
 use crate::level::{Boundary, Frame, Level, Suspended};
 use crate::process::{self, Recorder};
 use crate::sink::{Accumulator, Mode};
+use crate::slots::Run;
 use crate::tls::Cursor;
 use crate::{memory, signals, unload};
 use bf_abi::MAX_SEGMENT_WORDS;
@@ -33,6 +34,7 @@ pub struct Recording {
     pub mode: Mode,
     pub accumulator: Accumulator,
     pub ours_alternate: bool,
+    pub counts: Run,
     /// Words of the next buffer to use.
     quantum: usize,
 }
@@ -52,6 +54,7 @@ impl Recording {
             mode: Mode::Ignore,
             accumulator: Accumulator::default(),
             ours_alternate: false,
+            counts: Run::new(),
             quantum: WORDS,
         }
     }
@@ -143,6 +146,7 @@ impl Recording {
 
     /// The mode changes now, for what the thread records from here on.
     pub fn change(&mut self, mode: Mode) {
+        self.counts.settle(mode);
         let (Some(cursor), Some(level)) = (self.cursor, self.levels.last_mut()) else { return };
         let at = cursor.position();
         if at.is_null() {
@@ -163,10 +167,17 @@ impl Recording {
         &self.accumulator
     }
 
+    /// Brings the totals up to date; whether the thread did anything.
+    pub fn settle(&mut self) -> bool {
+        self.counts.settle(self.counts.mode);
+        self.accumulator.used() || self.counts.used
+    }
+
     /// Makes the record fit for another thread.
     pub fn rest(&mut self, cursor: Option<Cursor>) {
         self.cursor = None;
         self.accumulator.reset();
+        self.counts.rest();
         for level in &mut self.levels {
             let limit = level.buffers[0].limit();
             let position = cursor.as_ref().map_or(limit, Cursor::position);
@@ -178,6 +189,7 @@ impl Recording {
         if let Some(cursor) = cursor {
             cursor.set(ptr::null_mut(), ptr::null_mut());
             cursor.thread().store(0, Relaxed);
+            cursor.slots().store(0, Relaxed);
             if self.ours_alternate {
                 signals::drop_alternate_stack();
             }

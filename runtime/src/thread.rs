@@ -8,7 +8,7 @@ use crate::quiet::Quiet;
 use crate::recording::{Extent, Recording};
 use crate::stack::{self, Stack};
 use crate::tls::Cursor;
-use crate::{calipers, checkpoint, log, memory, signals};
+use crate::{calipers, checkpoint, log, memory, signals, slots};
 use bf_abi::MAX_SEGMENT_WORDS;
 use std::ffi::c_void;
 use std::ptr;
@@ -64,7 +64,7 @@ pub struct Registry {
     idle: Vec<&'static Thread>,
     /// Calls by callee number, from threads that ended.
     pub calls: Vec<u64>,
-    /// Threads that ended after at least one access.
+    /// Threads that ended after they recorded or counted anything.
     pub used: u32,
 }
 
@@ -97,6 +97,7 @@ impl Registry {
             if mine.is_some_and(|mine| ptr::eq(mine, thread)) {
                 inner.slot = recorder.take_slot();
                 inner.accumulator.reset();
+                inner.counts.forget();
                 drop(inner);
                 self.live.push(thread);
             } else {
@@ -118,7 +119,7 @@ impl Registry {
             recorder.release_slot(inner.slot);
         }
         add_calls(&mut self.calls, inner.accumulator.calls());
-        self.used += u32::from(inner.accumulator.used());
+        self.used += u32::from(inner.settle());
         inner.rest(Some(cursor));
         drop(inner);
         self.idle.push(thread);
@@ -148,6 +149,7 @@ fn register_here(registry: &mut Registry, thread: &'static Thread, cursor: Curso
     inner.cursor = Some(cursor);
     inner.slot = recorder.take_slot();
     inner.mode = calipers::mode();
+    inner.counts.mode = inner.mode;
     let level = inner.next_level();
     inner.levels.push(level);
     inner.ours_alternate = signals::offer_alternate_stack(&thread.signal_stack);
@@ -199,6 +201,28 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
             start
         })
     };
+    Some(start)
+}
+
+/// The calling thread's slots, for the first time.
+pub fn slots() -> *mut u64 {
+    let _quiet = Quiet::enter();
+    let cursor = Cursor::mine();
+    memory::run(|| counted(cursor)).flatten().unwrap_or_else(slots::scratch)
+}
+
+/// Gives the calling thread slots; `None` if nothing is to be counted.
+fn counted(cursor: Cursor) -> Option<*mut u64> {
+    process::init();
+    if process::off() || cursor.ends().load(Relaxed) >= MOST_ENDS {
+        if !process::elsewhere() {
+            cursor.slots().store(slots::scratch() as u64, Relaxed);
+        }
+        return None;
+    }
+    let thread = Thread::of(cursor).unwrap_or_else(|| register(cursor));
+    let start = thread.inner().counts.start();
+    cursor.slots().store(start as u64, Relaxed);
     Some(start)
 }
 

@@ -65,6 +65,11 @@ impl Cursor {
         self.field(0).store(position as u64, Ordering::Release);
     }
 
+    /// Address of the thread's slots, or 0.
+    pub fn slots(&self) -> &AtomicU64 {
+        self.field(7)
+    }
+
     fn reserved(&self, index: usize) -> &AtomicU64 {
         self.field(2 + index)
     }

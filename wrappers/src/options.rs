@@ -23,7 +23,7 @@ pub struct Help {
 }
 
 /// Every option of ours.
-pub const OPTIONS: [Help; 8] = [
+pub const OPTIONS: [Help; 10] = [
     Help { name: "-bf-include", value: "LIST", text: "Instrument only these functions: names by comma, or @FILE." },
     Help { name: "-bf-exclude", value: "LIST", text: "Do not instrument these functions: names by comma, or @FILE." },
     Help { name: "-bf-line-size", value: "LIST", text: "Cache line sizes to record, bytes by comma (default 64)." },
@@ -34,6 +34,8 @@ pub const OPTIONS: [Help; 8] = [
         value: "",
         text: "Record each iteration of every loop by itself: slower, same profile.",
     },
+    Help { name: "-bf-counters-only", value: "", text: "Count instructions, and record nothing of memory." },
+    Help { name: "-bf-no-counters", value: "", text: "Record memory only, and count no instructions." },
     Help { name: "-bf-verbose", value: "", text: "Say on stderr what was instrumented." },
     Help { name: "-bf-disable", value: "", text: "Run the compiler alone: no pass, no runtime, no __BF__." },
 ];

@@ -24,6 +24,12 @@ impl Analyses {
         Self(manager)
     }
 
+    /// Gives each call that may become a jump a return of its own. Before anything else is asked about the function.
+    pub(crate) fn share_no_returns(self, function: Value) {
+        // SAFETY: as said above the impl.
+        unsafe { bf_shim_share_no_returns(self.0, function.0) }
+    }
+
     /// How many bytes `to` lies behind `from`, if that is a constant. Both are addresses that one block uses.
     pub(crate) fn distance(self, function: Value, from: Value, to: Value) -> Option<i64> {
         let mut bytes = 0;

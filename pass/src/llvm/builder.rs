@@ -112,6 +112,12 @@ impl Builder {
         self.marked(unsafe { LLVMBuildMul(self.builder, left.0, right.0, c"".as_ptr()) })
     }
 
+    /// A logical shift to the right.
+    pub(crate) fn shift_right(&self, left: Value, right: Value) -> Value {
+        // SAFETY: as said above the impl.
+        self.marked(unsafe { LLVMBuildLShr(self.builder, left.0, right.0, c"".as_ptr()) })
+    }
+
     pub(crate) fn and(&self, left: Value, right: Value) -> Value {
         // SAFETY: as said above the impl.
         self.marked(unsafe { LLVMBuildAnd(self.builder, left.0, right.0, c"".as_ptr()) })
@@ -125,6 +131,12 @@ impl Builder {
     pub(crate) fn zero_extend(&self, value: Value, to: Type) -> Value {
         // SAFETY: as said above the impl.
         self.marked(unsafe { LLVMBuildZExtOrBitCast(self.builder, value.0, to.0, c"".as_ptr()) })
+    }
+
+    /// The low bits of an integer, perhaps all of them.
+    pub(crate) fn truncate(&self, value: Value, to: Type) -> Value {
+        // SAFETY: as said above the impl.
+        self.marked(unsafe { LLVMBuildTruncOrBitCast(self.builder, value.0, to.0, c"".as_ptr()) })
     }
 
     pub(crate) fn sign_extend(&self, value: Value, to: Type) -> Value {

@@ -48,6 +48,21 @@ impl Type {
         }
     }
 
+    /// Bits of the type; times `vscale` if it is scalable.
+    pub(crate) fn bits(self, module: Module) -> u64 {
+        // SAFETY: as said above the impl; asked of sized types only.
+        unsafe { bf_shim_bits(module.0, self.0) }
+    }
+
+    /// Lanes of a vector, times `vscale` if it is scalable; 1 for any other type.
+    pub(crate) fn lanes(self) -> u32 {
+        match self.kind() {
+            // SAFETY: as said above the impl.
+            Kind::LLVMVectorTypeKind | Kind::LLVMScalableVectorTypeKind => unsafe { LLVMGetVectorSize(self.0) },
+            _ => 1,
+        }
+    }
+
     /// The first field of a structure; any other type itself.
     pub(crate) fn first_field(self) -> Self {
         match self.kind() {
@@ -159,6 +174,18 @@ impl Value {
     pub(crate) fn is_private(self) -> bool {
         // SAFETY: as said above the impl; asked of instructions only.
         unsafe { bf_shim_is_private(self.0) }
+    }
+
+    /// Whether this instruction always goes on to the next one.
+    pub(crate) fn goes_on(self) -> bool {
+        // SAFETY: as said above the impl; asked of instructions only.
+        unsafe { bf_shim_goes_on(self.0) }
+    }
+
+    /// The name of the opcode, as LLVM's language reference has it.
+    pub(crate) fn opcode(self) -> &'static str {
+        // SAFETY: as said above the impl; asked of instructions only, whose names are static and ASCII.
+        unsafe { CStr::from_ptr(bf_shim_opcode(self.0)) }.to_str().unwrap_or_default()
     }
 
     /// The integer a piece of metadata wraps.
@@ -306,6 +333,59 @@ impl Value {
     pub(crate) fn argument_count(self) -> u32 {
         // SAFETY: as said above the impl; asked of calls only.
         unsafe { LLVMGetNumArgOperands(self.0) }
+    }
+
+    /// Whether it is a call that may reuse its caller's frame.
+    pub(crate) fn is_tail_call(self) -> bool {
+        // SAFETY: as said above the impl; asked of `call` only.
+        unsafe { !LLVMIsACallInst(self.0).is_null() && LLVMIsTailCall(self.0) != 0 }
+    }
+
+    /// The condition of a conditional branch.
+    pub(crate) fn condition(self) -> Option<Self> {
+        // SAFETY: as said above the impl; only branches have conditions.
+        unsafe {
+            let branch = LLVMIsABranchInst(self.0);
+            (!branch.is_null() && LLVMIsConditional(branch) != 0).then(|| Self(LLVMGetCondition(branch)))
+        }
+    }
+
+    /// Where a terminator may go.
+    pub(crate) fn successors(self) -> Vec<Block> {
+        // SAFETY: as said above the impl; asked of terminators only, and the index is below their number.
+        unsafe { (0..LLVMGetNumSuccessors(self.0)).map(|index| Block(LLVMGetSuccessor(self.0, index))).collect() }
+    }
+
+    /// The source line of an instruction; 0 if unknown.
+    pub(crate) fn line(self) -> u32 {
+        // SAFETY: as said above the impl; asked of instructions only.
+        unsafe { LLVMGetDebugLocLine(self.0) }
+    }
+
+    /// Source file and line of a function, if it has debug information.
+    pub(crate) fn definition(self) -> Option<(String, u32)> {
+        use sys::debuginfo::*;
+        let part = |get: unsafe extern "C" fn(LLVMMetadataRef, *mut c_uint) -> *const c_char, file| {
+            let mut length = 0;
+            text(|whole| {
+                // SAFETY: as said above the impl; `file` is a file.
+                let start = unsafe { get(file, &raw mut length) };
+                // SAFETY: as said above the impl; `text` passes where the length goes.
+                unsafe { *whole = length as usize };
+                start
+            })
+        };
+        // SAFETY: as said above the impl; asked of functions only.
+        unsafe {
+            let scope = LLVMGetSubprogram(self.0);
+            let file = if scope.is_null() { scope } else { LLVMDIScopeGetFile(scope) };
+            if file.is_null() {
+                return None;
+            }
+            let (folder, name) = (part(LLVMDIFileGetDirectory, file), part(LLVMDIFileGetFilename, file));
+            let path = if name.starts_with('/') || folder.is_empty() { name } else { format!("{folder}/{name}") };
+            Some((path, LLVMDISubprogramGetLine(scope)))
+        }
     }
 
     pub(crate) fn is_musttail(self) -> bool {

@@ -68,7 +68,7 @@ fn verbose_prints_one_line_and_silence_is_the_default() {
         String::from_utf8(output.stderr).unwrap()
     };
     let name = source.display();
-    assert_eq!(compile("-bf-verbose"), format!("bf: {name}: 2 functions, 2 segments, 2 accesses\n"));
+    assert_eq!(compile("-bf-verbose"), format!("bf: {name}: 2 functions, 2 segments, 2 accesses, 2 counts\n"));
     assert_eq!(compile(""), "");
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::coherence::{Coherence, LineCoherence};
+use crate::counters::Counters;
 use crate::error::{Damage, Error};
 use crate::model::{LineData, Process, SampledLines, StackData};
 use crate::section::{Kind, Section};
@@ -24,6 +25,7 @@ pub(super) struct Parts {
     pub(super) sampled: Vec<SampledLines>,
     pub(super) coherence: Vec<LineCoherence>,
     pub(super) sharing: Vec<SharedLines>,
+    pub(super) counters: Option<Counters>,
     /// Group and way of sampling of the last section of sampled line data.
     last: Option<(bool, u32)>,
 }
@@ -80,6 +82,15 @@ impl Assembly {
                 let place = header.place(section.number);
                 data.validate().map_err(|problem| Error::Inconsistent { place, problem })?;
                 self.parts.entry(header.process).or_default().add_sharing(data).map_err(corrupt)?;
+            }
+            Some(Kind::Counters) => {
+                let counters = Counters::decode_any(header.version, raw).map_err(corrupt)?;
+                let place = header.place(section.number);
+                counters.validate().map_err(|problem| Error::Inconsistent { place, problem })?;
+                let parts = self.parts.entry(header.process).or_default();
+                if parts.counters.replace(counters).is_some() {
+                    return Err(corrupt(Damage::Structure("the process has two sections of counters")));
+                }
             }
             _ => {}
         }
@@ -181,8 +192,9 @@ impl Parts {
     /// The process that head and lines make.
     pub(super) fn into_process(mut self) -> Process {
         let Head { meta, machine, uninstrumented, log, tags } = self.head.take().unwrap_or_default();
-        let Self { lines, sampled, coherence, sharing, .. } = self;
-        Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing }
+        let Self { lines, sampled, coherence, sharing, counters, .. } = self;
+        let counters = counters.unwrap_or_default();
+        Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing, counters }
     }
 }
 

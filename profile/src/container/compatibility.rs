@@ -5,6 +5,7 @@ use super::tests::bytes;
 use super::write::header;
 use super::{read, salvage::salvage};
 use crate::coherence::LineCoherence;
+use crate::counters::Counters;
 use crate::error::{Damage, Error};
 use crate::model::{Process, Profile};
 use crate::samples::{rich, sampled};
@@ -63,6 +64,12 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
             encode(&SharedLinesRef { line_bytes, most, dropped_lines, dropped_accesses, lines }, &mut raw);
             encode(&vec!["who else"; lines.len()], &mut raw);
             sections.section(Header { version: 2, ..header(Kind::Sharing, index, line_bytes) }, &raw).unwrap();
+        }
+        if process.counters != Counters::default() {
+            raw.clear();
+            encode(&process.counters, &mut raw);
+            encode(&"how often", &mut raw);
+            sections.section(Header { version: 2, ..header(Kind::Counters, index, 0) }, &raw).unwrap();
         }
         sections.section(Header { kind: 900, ..header(Kind::Head, index, 5) }, b"something new").unwrap();
     }

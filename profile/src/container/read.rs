@@ -19,7 +19,7 @@ pub fn read(from: impl Read) -> Result<Profile, Error> {
         let section = sections.next()?;
         match Kind::of(section.header.kind) {
             Some(Kind::End) => return finish(assembly, &section),
-            Some(Kind::Head | Kind::Lines | Kind::Sampled | Kind::Coherence | Kind::Sharing) => {
+            Some(Kind::Head | Kind::Lines | Kind::Sampled | Kind::Coherence | Kind::Sharing | Kind::Counters) => {
                 let raw = sections.unpack(&section)?;
                 assembly.add(&section, &raw)?;
             }

@@ -148,8 +148,12 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
     unmatched(index, &mut parts, lost);
     let groups = parts.sampled.iter().flat_map(|data| data.sets.iter().chain(&data.full));
     let stacks = parts.lines.iter().chain(groups).flat_map(|data| &data.stacks);
-    let slots = parts.coherence.iter().flat_map(|data| &data.slots);
-    let tags = stacks.map(|stack| stack.tag + 1).chain(slots.map(|slot| slot.tag + 1)).max().unwrap_or(0);
+    let slots = parts.coherence.iter().flat_map(|data| &data.slots).map(|slot| slot.tag);
+    if let Some(counters) = &mut parts.counters {
+        counters.items.retain(|item| item.tag < MOST_TAGS);
+    }
+    let counters = parts.counters.iter().flat_map(|counters| &counters.items).map(|item| item.tag);
+    let tags = stacks.map(|stack| stack.tag).chain(slots).chain(counters).map(|tag| tag + 1).max().unwrap_or(0);
     if parts.head.is_none() {
         lost.push(format!("the head of process {index} is lost: its name, machine, log and tag names are unknown"));
         let mut head = Head::default();

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use crate::coherence::LineCoherence;
+use crate::counters::Counters;
 use crate::error::Error;
 use crate::model::{LineData, Process, Profile, SampledLines};
 use crate::section::{Format, Header, Kind, SectionWriter};
@@ -32,7 +33,8 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
     let mut sections = SectionWriter::new(to, &Format::PROFILE, LEVEL)?;
     let mut raw = Vec::new();
     for (process, index) in profile.processes.iter().zip(0..) {
-        let Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing } = process;
+        let Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing, counters } =
+            process;
         raw.clear();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         sections.section(header(Kind::Head, index, 0), &raw)?;
@@ -47,6 +49,11 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
         }
         for data in sharing {
             write_sharing(&mut sections, header(Kind::Sharing, index, data.line_bytes), data, split)?;
+        }
+        if *counters != Counters::default() {
+            raw.clear();
+            encode(counters, &mut raw);
+            sections.section(header(Kind::Counters, index, 0), &raw)?;
         }
     }
     sections.finish(profile.processes.len() as u32)?;

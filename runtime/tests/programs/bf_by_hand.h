@@ -25,7 +25,7 @@ struct bf_segment {
     struct bf_entry entries[8];
 } __attribute__((aligned(32)));
 
-extern __thread struct { volatile uint64_t cursor, limit, reserved[6]; } bf_tls __attribute__((tls_model("initial-exec")));
+extern __thread struct { volatile uint64_t cursor, limit, reserved[5], slots; } bf_tls __attribute__((tls_model("initial-exec")));
 volatile uint64_t *bf_flush(uint64_t words);
 void bf_register_module(struct bf_module *module);
 

@@ -1,0 +1,99 @@
+//! How instrumented code counts.
+//!
+//! Each thread owns an array of 8-byte counts, *slots*, at [`crate::Tls::slots`]. Every counted module has a run of
+//! them at the same place in every thread's array: [`Counting::base`] bytes from its start. A function finds its module's
+//! run once, when it is entered, and adds to its slots as it goes:
+//!
+//! ```text
+//! p = tls.slots; if p == null { p = bf_slots() }      // cold
+//! slots = p + counting.base;
+//! ... at the start of each stretch of instructions: slots[i] += 1
+//! ```
+//!
+//! What a slot's count stands for is said by its terms: it contributes `amount` times the count to the counter of that
+//! name. All figures of a program are such sums.
+
+use core::ffi::c_char;
+
+/// `extern "C" fn() -> *mut u64`: the calling thread's slots, for a thread that has none yet.
+pub const SLOTS_SYMBOL: &str = "bf_slots";
+/// `extern "C" fn(*mut Counting)`: called once per module by a constructor.
+pub const REGISTER_COUNTING_SYMBOL: &str = "bf_register_counting";
+
+/// Slots of a thread that are read. As many again lie behind them, for modules that are not registered (yet): nobody
+/// reads those.
+pub const MAX_SLOTS: u64 = 1 << 20;
+
+/// The counters of one translation unit; writable data in the object file.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Counting {
+    /// `size_of::<Counting>()` as the writer knew it.
+    pub type_size: u32,
+    /// [`crate::ABI_VERSION`].
+    pub abi_version: u32,
+    /// Bytes from the start of a thread's slots to those of this module. Written by the runtime; in the object file
+    /// `8 * MAX_SLOTS`.
+    pub base: u64,
+    /// What each slot stands for.
+    pub slots: *const Slot,
+    /// The terms of the first slot, then those of the second, and so on.
+    pub terms: *const Term,
+    /// The functions that slots name by index.
+    pub functions: *const Function,
+    /// NUL-terminated strings, one after the other; the tables name each by the offset of its first byte.
+    pub strings: *const c_char,
+    /// Number of `slots`, at most [`MAX_SLOTS`].
+    pub n_slots: u32,
+    /// Number of `terms`.
+    pub n_terms: u32,
+    /// Number of `functions`.
+    pub n_functions: u32,
+    /// Bytes of `strings`.
+    pub n_strings: u32,
+    /// [`Counting::ONLY`] or 0.
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl Counting {
+    /// Flag: the module records no accesses.
+    pub const ONLY: u32 = 1;
+}
+
+/// One slot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot {
+    /// Index into the functions.
+    pub function: u32,
+    /// Number of the basic block in its function, from 0, as the optimiser left it.
+    pub block: u32,
+    /// Source line of its first instruction; 0 if unknown.
+    pub line: u32,
+    /// Number of its terms.
+    pub n_terms: u32,
+}
+
+/// What a slot's count contributes to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Term {
+    /// String: name of the counter.
+    pub counter: u32,
+    /// How much each count adds to it.
+    pub amount: i32,
+}
+
+/// A function of the compiled code.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Function {
+    /// String: linkage name.
+    pub name: u32,
+    /// String: path of the source file; "" if unknown.
+    pub file: u32,
+    /// Line that it begins on; 0 if unknown.
+    pub line: u32,
+}

@@ -1,0 +1,106 @@
+//! Writes the counting of a function's slots into it.
+
+use core::mem::offset_of;
+use std::ffi::CString;
+
+use bf_abi::counting::{Counting, SLOTS_SYMBOL};
+use bf_abi::{TLS_SYMBOL, Tls};
+
+use super::{Quantity, Slot};
+use crate::emit::{self, tls_type};
+use crate::llvm::{Instruction, Module, Predicate, Type, Value};
+
+/// What counting needs of a module; declares the runtime's symbols when it is made.
+pub(crate) struct Emitter<'a> {
+    module: Module,
+    /// Builds lengths, and everything else.
+    with: &'a emit::Emitter,
+    /// The module's [`Counting`].
+    counting: Value,
+    tls: Value,
+    thread_local_address: (Value, Type),
+    slots: (Value, Type),
+    word: Type,
+    pointer: Type,
+}
+
+impl<'a> Emitter<'a> {
+    pub(crate) fn new(module: Module, with: &'a emit::Emitter, counting: Value) -> Self {
+        let (word, pointer) = (module.int_type(64), module.pointer_type());
+        let name = |symbol| CString::new(symbol).unwrap_or_default();
+        let tls = module.thread_local(&name(TLS_SYMBOL), tls_type(module));
+        let thread_local_address = module.intrinsic("llvm.threadlocal.address", &[pointer]);
+        let slots_type = module.function_type(Some(pointer), &[]);
+        let slots = module.function(&name(SLOTS_SYMBOL), slots_type);
+        for attribute in ["nounwind", "cold"] {
+            slots.add_attribute(module, Module::attribute_kind(attribute));
+        }
+        Self { module, with, counting, tls, thread_local_address, slots: (slots, slots_type), word, pointer }
+    }
+
+    /// Writes the slots of a function, whose first is number `first` of the module.
+    pub(crate) fn function(&self, function: Value, slots: &[Slot], first: u32) {
+        if slots.is_empty() {
+            return;
+        }
+        let Some(run) = self.run(function) else { return };
+        for (number, slot) in (first..).zip(slots) {
+            self.count(function, run, number, slot);
+        }
+    }
+
+    /// Where the module's run of the thread's slots is, computed when the function is entered.
+    fn run(&self, function: Value) -> Option<Value> {
+        let builder = &self.with.builder;
+        let entry = function.blocks().next()?;
+        let start = entry.instructions().find(|each| each.instruction() != Instruction::Alloca)?;
+        let offset = |field: usize| self.module.int(64, field as u64);
+        builder.before(start, function);
+        let tls = builder.call(self.thread_local_address.0, self.thread_local_address.1, &[self.tls]);
+        let slots = builder.load(self.pointer, builder.offset(tls, offset(offset_of!(Tls, slots))));
+        let none = builder.compare(Predicate::LLVMIntEQ, slots, self.module.null(self.pointer));
+        let rare = builder.split(none, start);
+        builder.before(rare, function);
+        builder.at_location_of(start, function);
+        let fresh = builder.call(self.slots.0, self.slots.1, &[]);
+        builder.before(start, function);
+        let slots = builder.phi(self.pointer, [(slots, entry), (fresh, rare.block())]);
+        let base = builder.load(self.word, builder.offset(self.counting, offset(offset_of!(Counting, base))));
+        Some(builder.offset(slots, base))
+    }
+
+    fn count(&self, function: Value, run: Value, number: u32, slot: &Slot) {
+        let builder = &self.with.builder;
+        builder.before(slot.before, function);
+        let by = self.quantity(slot.quantity);
+        let place = builder.offset(run, self.module.int(64, 8 * u64::from(number)));
+        builder.store(builder.add(builder.load(self.word, place), by), place);
+    }
+
+    fn quantity(&self, quantity: Quantity) -> Value {
+        let (module, builder) = (self.module, &self.with.builder);
+        let constant = |value: u64| module.int(64, value);
+        let flag = |flag| builder.zero_extend(flag, self.word);
+        match quantity {
+            Quantity::One => constant(1),
+            Quantity::Value(value) => value,
+            Quantity::Flag(value) => flag(value),
+            Quantity::Bytes(length) => self.with.length(length),
+            Quantity::Any(length) => {
+                let length = self.with.length(length);
+                flag(builder.compare(Predicate::LLVMIntNE, length, constant(0)))
+            }
+            Quantity::Pieces(length) => {
+                let rounded = builder.add(self.with.length(length), constant(4095));
+                builder.shift_right(rounded, constant(12))
+            }
+            Quantity::Lanes(lanes) => {
+                let bits = module.int_type(lanes.count);
+                let active = builder.bit_cast(lanes.active(module, builder), bits);
+                let wide = module.int_type(lanes.count.max(64));
+                let count = builder.intrinsic("llvm.ctpop", &[wide], &[builder.zero_extend(active, wide)]);
+                builder.truncate(count, self.word)
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Counts what a function executes: its blocks in, slots with what they stand for out.
+//!
+//! A block is cut into *stretches* at each call that may not come back. All instructions of a stretch are executed as often
+//! as its first one, so one slot counts them all. Slots of other kinds count what a stretch does not tell: bytes of
+//! `memcpy`, active lanes, which way a branch went. A loop of one block whose number of iterations is known before it
+//! starts is counted there.
+
+mod classify;
+mod emit;
+mod tables;
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::access::{Classifier, Length};
+use crate::llvm::{Analyses, Block, Builder, Instruction, Module, Value};
+use crate::vector::Lanes;
+use classify::Doing;
+
+/// Amounts by name of the counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Tally(BTreeMap<String, i64>);
+
+impl Tally {
+    fn add(&mut self, counter: &str, amount: i64) {
+        match self.0.get_mut(counter) {
+            Some(sum) => *sum += amount,
+            None => drop(self.0.insert(counter.to_owned(), amount)),
+        }
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        other.0.iter().for_each(|(counter, amount)| self.add(counter, *amount));
+    }
+
+    /// Counters and amounts other than 0.
+    fn terms(&self) -> impl Iterator<Item = (&str, i64)> {
+        self.0.iter().filter(|(_, amount)| **amount != 0).map(|(counter, amount)| (counter.as_str(), *amount))
+    }
+}
+
+impl<const N: usize> From<[(&str, i64); N]> for Tally {
+    fn from(terms: [(&str, i64); N]) -> Self {
+        Self(terms.map(|(counter, amount)| (counter.to_owned(), amount)).into())
+    }
+}
+
+/// What a slot counts up by.
+#[derive(Clone, Copy)]
+enum Quantity {
+    One,
+    /// A 64-bit integer.
+    Value(Value),
+    /// 1 if this `i1` is true.
+    Flag(Value),
+    /// A length.
+    Bytes(Length),
+    /// 1 unless a length is 0.
+    Any(Length),
+    /// The pieces that a copy of this length is cut into.
+    Pieces(Length),
+    /// The active lanes.
+    Lanes(Lanes),
+}
+
+/// One slot.
+pub(crate) struct Slot {
+    /// It counts in front of this instruction.
+    before: Value,
+    quantity: Quantity,
+    tally: Tally,
+    /// Number of its block in the function.
+    block: u32,
+    /// Source line, 0 if unknown.
+    line: u32,
+}
+
+/// Counts what a module's functions do.
+pub(crate) struct Counter<'a> {
+    planner: Planner,
+    tables: tables::Tables,
+    emitter: emit::Emitter<'a>,
+}
+
+impl<'a> Counter<'a> {
+    /// `mark` is the metadata kind of instructions that are no concern of ours.
+    pub(crate) fn new(module: Module, analyses: Analyses, mark: u32, emitter: &'a crate::emit::Emitter) -> Self {
+        let tables = tables::Tables::new(module);
+        let emitter = emit::Emitter::new(module, emitter, tables.global());
+        Self { planner: Planner { classifier: Classifier::new(module), analyses, mark }, tables, emitter }
+    }
+
+    /// The slots of a function, for [`Counter::write`]: nothing else may change it in between but other plans.
+    pub(crate) fn plan(&self, function: Value) -> Vec<Slot> {
+        self.planner.slots(function)
+    }
+
+    /// Writes the counting into a function; how many slots that took.
+    pub(crate) fn write(&mut self, function: Value, slots: &[Slot]) -> usize {
+        let Some(first) = self.tables.add(function, slots) else { return 0 };
+        self.emitter.function(function, slots, first);
+        slots.len()
+    }
+
+    /// Completes the tables. `only`: the module records no accesses.
+    pub(crate) fn finish(self, only: bool, builder: &Builder) {
+        self.tables.finish(only, builder);
+    }
+}
+
+/// Plans the slots of functions.
+struct Planner {
+    classifier: Classifier,
+    analyses: Analyses,
+    /// Metadata kind of instructions that are no concern of ours.
+    mark: u32,
+}
+
+/// What the slots of a block are needed for once more.
+struct Ends {
+    block: Block,
+    /// Its first stretch, and its last.
+    first: usize,
+    last: usize,
+    /// Whether control that enters it always leaves it at its end.
+    goes_through: bool,
+}
+
+impl Planner {
+    fn slots(&self, function: Value) -> Vec<Slot> {
+        self.analyses.share_no_returns(function);
+        let mut slots = Vec::new();
+        let ends: Vec<_> =
+            (0..).zip(function.blocks()).map(|(number, block)| self.block(block, number, &mut slots)).collect();
+        if let Some(entry) = ends.first() {
+            slots[entry.first].tally.add("entries", 1);
+        }
+        self.branches(&ends, &mut slots);
+        self.loops(&ends, &mut slots);
+        slots.retain(|slot| slot.tally.terms().next().is_some());
+        slots
+    }
+
+    /// The stretches of a block.
+    fn block(&self, block: Block, number: u32, slots: &mut Vec<Slot>) -> Ends {
+        let instructions: Vec<_> = block.instructions().collect();
+        let begin = instructions.iter().position(|each| starts(*each)).unwrap_or(instructions.len() - 1);
+        let slot =
+            |before: Value, quantity, tally| Slot { before, quantity, tally, block: number, line: before.line() };
+        let first = slots.len();
+        slots.push(slot(instructions[begin], Quantity::One, Tally::from([("blocks", 1)])));
+        let (mut last, mut goes_through) = (first, true);
+        for (index, instruction) in instructions.iter().enumerate() {
+            if instruction.is_marked(self.mark) {
+                continue;
+            }
+            let Doing { tally, more } = classify::doing(&self.classifier, *instruction);
+            slots[last].tally.add_all(&tally);
+            slots.extend(more.into_iter().map(|(quantity, tally)| slot(*instruction, quantity, tally)));
+            if may_not_return(&self.classifier, *instruction) {
+                goes_through = false;
+                let rest = &instructions[index + 1..];
+                if let Some(next) = rest.first()
+                    && !is_tail(*instruction, rest)
+                {
+                    last = slots.len();
+                    slots.push(slot(*next, Quantity::One, Tally::default()));
+                }
+            }
+        }
+        Ends { block, first, last, goes_through }
+    }
+
+    /// Which way conditional branches go. Where a block can only be reached by one branch, the block tells.
+    fn branches(&self, ends: &[Ends], slots: &mut Vec<Slot>) {
+        let mut ways_in: HashMap<Block, u32> = HashMap::new();
+        ends.iter()
+            .flat_map(|end| end.block.terminator().successors())
+            .for_each(|to| *ways_in.entry(to).or_default() += 1);
+        let first: HashMap<_, _> = ends.iter().map(|end| (end.block, end.first)).collect();
+        for end in ends {
+            let terminator = end.block.terminator();
+            let Some(condition) = terminator.condition() else { continue };
+            let [yes, no] = [0, 1].map(|index| terminator.successors()[index]);
+            let told = |block| Some(first[&block]).filter(|_| ways_in[&block] == 1);
+            let (way, other, teller) = match (told(yes), told(no)) {
+                (Some(teller), _) => ("branches_taken", "branches_not_taken", teller),
+                (None, Some(teller)) => ("branches_not_taken", "branches_taken", teller),
+                (None, None) => {
+                    let Slot { block, line, .. } = slots[end.last];
+                    let (quantity, tally) = (Quantity::Flag(condition), Tally::default());
+                    slots.push(Slot { before: terminator, quantity, tally, block, line });
+                    ("branches_taken", "branches_not_taken", slots.len() - 1)
+                }
+            };
+            slots[teller].tally.add(way, 1);
+            slots[teller].tally.add(other, -1);
+            slots[end.last].tally.add(other, 1);
+        }
+    }
+
+    /// Counts loops before they begin where that is possible.
+    fn loops(&self, ends: &[Ends], slots: &mut [Slot]) {
+        for end in ends.iter().filter(|end| end.goes_through && end.block.is_own_successor()) {
+            if let Some(course) = self.analyses.course(end.block, &[]) {
+                slots[end.first].before = course.before;
+                slots[end.first].quantity = Quantity::Value(course.iterations);
+            }
+        }
+    }
+}
+
+/// Whether code can be put in front of an instruction, and is run with it.
+fn starts(instruction: Value) -> bool {
+    !matches!(instruction.instruction(), Instruction::Alloca) && !matches!(instruction.opcode(), "phi" | "landingpad")
+}
+
+/// Whether an instruction other than a terminator may be the last one that runs of its block.
+fn may_not_return(classifier: &Classifier, instruction: Value) -> bool {
+    if instruction.instruction() != Instruction::Call || instruction.goes_on() {
+        return false;
+    }
+    let callee = instruction.callee();
+    !callee.is_inline_asm() && callee.as_function().is_none_or(|function| classifier.libc.of(function).is_none())
+}
+
+/// Whether a call is the last thing that a function does, so that it may become a jump: nothing can be counted after it.
+fn is_tail(call: Value, rest: &[Value]) -> bool {
+    let next = rest.iter().find(|each| !classify::is_nothing(**each));
+    call.is_tail_call() && next.is_some_and(|next| next.opcode() == "ret")
+}

@@ -1,0 +1,168 @@
+//! The static tables of a module's slots: slots in, LLVM constants in the layout of [`bf_abi::counting`] out.
+
+use core::mem::size_of;
+use std::collections::HashMap;
+use std::ffi::CString;
+
+use bf_abi::ABI_VERSION;
+use bf_abi::counting::{Counting, Function, MAX_SLOTS, REGISTER_COUNTING_SYMBOL, Slot, Term};
+
+use crate::llvm::{Builder, Module, Type, Value};
+use crate::tables::call_from_constructor;
+
+/// The tables while they grow.
+pub(crate) struct Tables {
+    module: Module,
+    global: Value,
+    slots: Vec<Slot>,
+    terms: Vec<Term>,
+    functions: Vec<Function>,
+    strings: Vec<u8>,
+    offsets: HashMap<String, u32>,
+}
+
+impl Tables {
+    pub(crate) fn new(module: Module) -> Self {
+        let global = module.add_private(c"bf.counting", counting_type(module));
+        let (slots, terms, functions) = (Vec::new(), Vec::new(), Vec::new());
+        Self { module, global, slots, terms, functions, strings: Vec::new(), offsets: HashMap::new() }
+    }
+
+    /// The module's [`Counting`].
+    pub(crate) const fn global(&self) -> Value {
+        self.global
+    }
+
+    fn string(&mut self, text: &str) -> u32 {
+        if let Some(offset) = self.offsets.get(text) {
+            return *offset;
+        }
+        let offset = self.strings.len() as u32;
+        self.strings.extend(text.bytes().chain([0]));
+        self.offsets.insert(text.to_owned(), offset);
+        offset
+    }
+
+    /// Adds the slots of a function; the number of the first, or `None` if that would be more than there can be.
+    pub(crate) fn add(&mut self, function: Value, slots: &[super::Slot]) -> Option<u32> {
+        if (self.slots.len() + slots.len()) as u64 > MAX_SLOTS {
+            return None;
+        }
+        let (file, line) = function.definition().unwrap_or_default();
+        let described = Function { name: self.string(&function.name()), file: self.string(&file), line };
+        let first = self.slots.len() as u32;
+        for slot in slots {
+            let before = self.terms.len();
+            for (counter, amount) in slot.tally.terms() {
+                let counter = self.string(counter);
+                self.terms.extend(parts(amount).map(|amount| Term { counter, amount }));
+            }
+            let function = self.functions.len() as u32;
+            let n_terms = (self.terms.len() - before) as u32;
+            self.slots.push(Slot { function, block: slot.block, line: slot.line, n_terms });
+        }
+        self.functions.push(described);
+        Some(first)
+    }
+
+    /// Completes the [`Counting`] and adds a constructor that registers it.
+    pub(crate) fn finish(self, only: bool, builder: &Builder) {
+        let module = self.module;
+        let number = |value: u32| module.int(32, value.into());
+        let rows = |numbers: &mut dyn Iterator<Item = u32>| {
+            let numbers: Vec<_> = numbers.map(number).collect();
+            constant(module, module.array_of(module.int_type(32), &numbers))
+        };
+        let slots = self.slots.iter().flat_map(|slot| [slot.function, slot.block, slot.line, slot.n_terms]);
+        let terms = self.terms.iter().flat_map(|term| [term.counter, term.amount.cast_unsigned()]);
+        let functions = self.functions.iter().flat_map(|function| [function.name, function.file, function.line]);
+        let fields = [
+            number(size_of::<Counting>() as u32),
+            number(ABI_VERSION),
+            module.int(64, 8 * MAX_SLOTS),
+            rows(&mut slots.into_iter()),
+            rows(&mut terms.into_iter()),
+            rows(&mut functions.into_iter()),
+            constant(module, module.bytes(&self.strings)),
+            number(self.slots.len() as u32),
+            number(self.terms.len() as u32),
+            number(self.functions.len() as u32),
+            number(self.strings.len() as u32),
+            number(if only { Counting::ONLY } else { 0 }),
+            number(0),
+        ];
+        let value = module.struct_of(&fields);
+        debug_assert!(value.ty() == counting_type(module));
+        self.global.set_initializer(value);
+        let symbol = CString::new(REGISTER_COUNTING_SYMBOL).unwrap_or_default();
+        call_from_constructor(module, builder, c"bf.count", &symbol, self.global);
+    }
+}
+
+/// An amount as a sum of such as a term can hold.
+fn parts(mut amount: i64) -> impl Iterator<Item = i32> {
+    core::iter::from_fn(move || {
+        let part = amount.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+        amount -= i64::from(part);
+        (part != 0).then_some(part)
+    })
+}
+
+fn constant(module: Module, value: Value) -> Value {
+    let global = module.add_private(c"bf.counts", value.ty());
+    global.set_initializer(value);
+    global.set_constant();
+    global
+}
+
+/// The type of a [`Counting`].
+fn counting_type(module: Module) -> Type {
+    let (number, word, pointer) = (module.int_type(32), module.int_type(64), module.pointer_type());
+    module.struct_type(&[
+        number, number, word, pointer, pointer, pointer, pointer, number, number, number, number, number, number,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use core::mem::{align_of, offset_of};
+
+    use super::*;
+
+    #[test]
+    fn the_counting_is_laid_out_as_the_runtime_reads_it() {
+        Module::with_empty(|module| {
+            let expected = [
+                offset_of!(Counting, type_size),
+                offset_of!(Counting, abi_version),
+                offset_of!(Counting, base),
+                offset_of!(Counting, slots),
+                offset_of!(Counting, terms),
+                offset_of!(Counting, functions),
+                offset_of!(Counting, strings),
+                offset_of!(Counting, n_slots),
+                offset_of!(Counting, n_terms),
+                offset_of!(Counting, n_functions),
+                offset_of!(Counting, n_strings),
+                offset_of!(Counting, flags),
+                offset_of!(Counting, reserved),
+                size_of::<Counting>(),
+            ];
+            assert_eq!(module.layout(counting_type(module)), expected);
+        });
+    }
+
+    #[test]
+    fn rows_are_numbers_one_after_the_other() {
+        assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (16, 4));
+        assert_eq!((size_of::<Term>(), align_of::<Term>()), (8, 4));
+        assert_eq!((size_of::<Function>(), align_of::<Function>()), (12, 4));
+    }
+
+    #[test]
+    fn large_amounts_are_sums() {
+        assert_eq!(parts(7).collect::<Vec<_>>(), [7]);
+        assert_eq!(parts(-1).collect::<Vec<_>>(), [-1]);
+        assert_eq!(parts(5 << 30).map(i64::from).sum::<i64>(), 5 << 30);
+    }
+}

@@ -1,0 +1,228 @@
+//! Slots: what instrumented code counts in (`bf_abi::counting`), and what their counts have come to.
+//!
+//! A thread adds to its own slots with plain instructions. Whoever wants to know reads them, and remembers what it read:
+//! the difference to the last reading belongs to the tag that was set in between.
+
+use crate::process::lock;
+use crate::sink::Mode;
+use crate::{log, memory};
+use bf_abi::ABI_VERSION;
+use bf_abi::counting::{Counting, Function, MAX_SLOTS, Slot, Term};
+use bf_collect::Bucket;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::{ptr, slice};
+
+/// Slots of a thread, with those that nobody reads.
+const SLOTS: usize = 2 * MAX_SLOTS as usize;
+
+/// Fewer of them, for where there is hardly any address space: what the runtime's reserve has room for.
+const FEW_SLOTS: usize = 3 << 17;
+
+/// Slots that nobody reads, for when nothing is counted. All threads write to the same.
+pub fn scratch() -> *mut u64 {
+    static WHERE: OnceLock<usize> = OnceLock::new();
+    let fewer = || {
+        memory::give_back();
+        counts().room = FEW_SLOTS;
+        map(FEW_SLOTS)
+    };
+    // Instrumented code cannot go on without.
+    let start = WHERE.get_or_init(|| map(SLOTS).or_else(fewer).unwrap_or_else(|| std::process::abort()) as usize);
+    *start as *mut u64
+}
+
+/// Slots that are all zero. What is never touched takes no memory.
+fn map(slots: usize) -> Option<*mut u64> {
+    // SAFETY:
+    // - a fresh anonymous mapping
+    let start = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        libc::mmap(ptr::null_mut(), 8 * slots, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
+    (start != libc::MAP_FAILED).then_some(start.cast())
+}
+
+/// The counters of a module, copied: it may be unloaded.
+#[derive(PartialEq, Eq)]
+pub struct Counted {
+    /// Number of its first slot.
+    pub first: usize,
+    /// Its slots.
+    pub slots: Vec<Slot>,
+    /// Of all its slots, one after the other.
+    pub terms: Vec<Term>,
+    /// What slots name.
+    pub functions: Vec<Function>,
+    /// What terms and functions name.
+    pub strings: Vec<u8>,
+}
+
+/// Every counted module, and the counts.
+pub struct Counts {
+    /// The modules; none has the same content as another.
+    pub modules: Vec<Counted>,
+    /// Slots given to modules, and how many there can be.
+    used: usize,
+    room: usize,
+    /// Whether all modules do nothing but count.
+    only: Option<bool>,
+    /// By bucket, then by slot: what threads counted.
+    pub totals: Vec<Vec<u64>>,
+}
+
+/// A leaf of the lock order.
+static COUNTS: Mutex<Counts> =
+    Mutex::new(Counts { modules: Vec::new(), used: 0, room: MAX_SLOTS as usize, only: None, totals: Vec::new() });
+
+/// What was counted so far, as far as threads have settled it.
+pub fn counts() -> MutexGuard<'static, Counts> {
+    lock(&COUNTS)
+}
+
+/// Whether no module records accesses.
+pub fn only() -> bool {
+    counts().only == Some(true)
+}
+
+/// In a fresh child process: what was counted is the parent's.
+pub fn begin_child() {
+    counts().totals.clear();
+}
+
+/// Gives a module its slots.
+///
+/// # Safety
+///
+/// `counting` follows the layout of `bf-abi`, as far as its `type_size` says, and nobody else reads or writes it.
+pub unsafe fn register(counting: *mut Counting) {
+    // SAFETY:
+    // - the first two fields have the same place in every version
+    let (size, version) = unsafe { ((*counting).type_size, (*counting).abi_version) };
+    if version != ABI_VERSION || (size as usize) < size_of::<Counting>() {
+        log::remark(format!(
+            "a module was compiled for layout {version} of the counters, this runtime reads {ABI_VERSION}: it is not counted"
+        ));
+        return;
+    }
+    // SAFETY:
+    // - this version's layout, all of it present
+    let counting = unsafe { &mut *counting };
+    // SAFETY:
+    // - tables of as many elements as the counts say, of plain numbers
+    let mut counted = unsafe {
+        Counted {
+            first: 0,
+            slots: slice::from_raw_parts(counting.slots, counting.n_slots as usize).to_vec(),
+            terms: slice::from_raw_parts(counting.terms, counting.n_terms as usize).to_vec(),
+            functions: slice::from_raw_parts(counting.functions, counting.n_functions as usize).to_vec(),
+            strings: slice::from_raw_parts(counting.strings.cast(), counting.n_strings as usize).to_vec(),
+        }
+    };
+    let mut counts = counts();
+    counts.only = Some(counting.flags & Counting::ONLY != 0 && counts.only != Some(false));
+    // A library that is loaded over and over goes on where it was.
+    let known = counts.modules.iter().find(|known| {
+        (&known.slots, &known.terms, &known.functions, &known.strings)
+            == (&counted.slots, &counted.terms, &counted.functions, &counted.strings)
+    });
+    if let Some(known) = known {
+        counting.base = 8 * known.first as u64;
+    } else if counts.used + counted.slots.len() > counts.room {
+        if counts.room < MAX_SLOTS as usize {
+            // Where the others are, which nobody reads either.
+            counting.base = 0;
+        }
+        drop(counts);
+        log::remark("more counts in all modules than there is room for: the last ones are not counted".to_owned());
+    } else {
+        counted.first = counts.used;
+        counting.base = 8 * counted.first as u64;
+        counts.used += counted.slots.len();
+        counts.modules.push(counted);
+    }
+}
+
+/// One thread's slots.
+pub struct Run {
+    /// Null: it has none.
+    start: *mut u64,
+    /// What they held when they were last read; what is missing was zero.
+    read: Vec<u64>,
+    /// What is counted from now on belongs there.
+    pub mode: Mode,
+    /// Whether anything was counted since the thread began.
+    pub used: bool,
+}
+
+impl Run {
+    /// Without slots.
+    pub const fn new() -> Self {
+        Self { start: ptr::null_mut(), read: Vec::new(), mode: Mode::Ignore, used: false }
+    }
+
+    /// Where they are, mapped if need be. Kept for good.
+    pub fn start(&mut self) -> *mut u64 {
+        if self.start.is_null() {
+            let Some(start) = map(SLOTS) else {
+                log::remark("no address space for the counters of a thread: they are too low".to_owned());
+                return scratch();
+            };
+            self.start = start;
+        }
+        self.start
+    }
+
+    /// Adds what was counted since the last time to the totals; from now on it belongs to `mode`.
+    pub fn settle(&mut self, mode: Mode) {
+        let bucket = match std::mem::replace(&mut self.mode, mode) {
+            Mode::Feed(bucket) => bucket,
+            Mode::Ignore => Bucket::UNCOUNTED,
+        };
+        if self.start.is_null() {
+            return;
+        }
+        let counts = &mut *counts();
+        let (used, bucket) = (counts.used, usize::from(bucket.0));
+        counts.totals.resize(counts.totals.len().max(bucket + 1), Vec::new());
+        let totals = &mut counts.totals[bucket];
+        totals.resize(used, 0);
+        self.read.resize(used, 0);
+        for (slot, (total, read)) in totals.iter_mut().zip(&mut self.read).enumerate() {
+            // SAFETY:
+            // - within the mapping; its thread adds to it at any time
+            let now = unsafe { self.start.add(slot).read_volatile() };
+            self.used |= now != *read;
+            *total += now.wrapping_sub(*read);
+            *read = now;
+        }
+    }
+
+    /// What was counted so far is not this process's.
+    pub fn forget(&mut self) {
+        if self.start.is_null() {
+            return;
+        }
+        self.read.resize(counts().used, 0);
+        for (slot, read) in self.read.iter_mut().enumerate() {
+            // SAFETY:
+            // - as in `settle`
+            *read = unsafe { self.start.add(slot).read_volatile() };
+        }
+        self.used = false;
+    }
+
+    /// Makes them fit for another thread.
+    pub fn rest(&mut self) {
+        self.read.clear();
+        self.used = false;
+        if !self.start.is_null() {
+            // SAFETY:
+            // - the mapping, which nobody uses; its pages are zero from here on
+            unsafe { libc::madvise(self.start.cast(), 8 * SLOTS, libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+// SAFETY:
+// - the mapping is kept for good; its thread writes to it, others only read
+unsafe impl Send for Run {}
