@@ -13,6 +13,7 @@ mod recorded;
 mod sampling;
 mod simulator;
 mod sink;
+mod threads;
 mod traces;
 
 use clap::Parser;
@@ -45,6 +46,8 @@ enum What {
     Touch(memory::Args),
     /// CPU time and memory of whole programs as ratios to native, beside Cachegrind.
     Programs(programs::Args),
+    /// Wall and CPU time of an access with 1, 2, 4, … threads, on data of their own and in common.
+    Threads(threads::Args),
     /// Errors, intervals and cost of sampling, beside the exact run.
     Sampling(sampling::Args),
 }
@@ -58,12 +61,14 @@ fn main() -> anyhow::Result<()> {
         Some(What::Sink(sink)) => sink::run(&sink, args.rounds),
         Some(What::Touch(touch)) => memory::touch(&touch),
         Some(What::Programs(programs)) => programs::run(&programs, args.rounds),
+        Some(What::Threads(threads)) => threads::run(&threads, args.rounds),
         Some(What::Sampling(sampling)) => sampling::run(&sampling, args.rounds),
         None => {
             engine::run(&engine::Args::default(), args.rounds)?;
             sink::run(&engine::Args::default(), args.rounds)?;
             cost::run(&cost::Args::default(), args.rounds)?;
             exact::run(&exact::Args::default())?;
+            threads::run(&threads::Args::default(), args.rounds)?;
             programs::run(&programs::Args::default(), args.rounds)?;
             sampling::run(&sampling::Args::default(), args.rounds)
         }

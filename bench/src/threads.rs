@@ -1,0 +1,118 @@
+//! What threads cost: wall and CPU time of an access when 1, 2, 4, … threads analyse what they do at the same time, on data of
+//! their own and on data in common.
+
+use crate::engine::{CHUNK, trace};
+use crate::{median, table};
+use anyhow::Result;
+use bf_collect::{Batch, Bucket, Config, Session};
+use bf_stack::Reference;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// What to run.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// References of each thread.
+    #[arg(long, default_value_t = REFERENCES)]
+    references: usize,
+    /// Most threads; the processors there are if not given, at least 2.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Traces to run; all if none is named.
+    traces: Vec<String>,
+}
+
+const REFERENCES: usize = 2_000_000;
+const TRACES: [&str; 4] = ["matmul-blocked", "molecular", "column-walk", "random-64M"];
+
+impl Default for Args {
+    fn default() -> Self {
+        Self { references: REFERENCES, threads: None, traces: Vec::new() }
+    }
+}
+
+/// Wall and CPU time of an access, ns.
+type Times = (f64, f64);
+
+/// Prints the table.
+///
+/// # Errors
+/// There is no trace of a given name.
+pub fn run(args: &Args, rounds: usize) -> Result<()> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let most = args.threads.unwrap_or(processors).max(2);
+    let counts: Vec<_> = (0..).map(|power| 1 << power).take_while(|&threads| threads <= most).collect();
+    let mut table = table(&["trace", "threads", "data", "wall ns", "to one thread", "CPU ns", "to one thread"]);
+    let names = if args.traces.is_empty() { TRACES.map(str::to_owned).to_vec() } else { args.traces.clone() };
+    for name in &names {
+        eprintln!("measuring {name}");
+        let references = trace(name, args.references)?;
+        let subjects: Vec<_> = [(1, "its own")]
+            .into_iter()
+            .chain(counts[1..].iter().flat_map(|&threads| [(threads, "their own"), (threads, "common")]))
+            .collect();
+        let mut times = vec![Vec::new(); subjects.len()];
+        for _ in 0..rounds {
+            for (times, &(threads, data)) in times.iter_mut().zip(&subjects) {
+                times.push(measure(&references, threads, data == "common"));
+            }
+        }
+        let middle =
+            |times: &[Times]| (median(times.iter().map(|&(wall, _)| wall)), median(times.iter().map(|&(_, cpu)| cpu)));
+        let (wall, cpu) = middle(&times[0]);
+        for (&(threads, data), times) in subjects.iter().zip(&times) {
+            let now = middle(times);
+            let figures = [now.0, now.0 / wall, now.1, now.1 / cpu].map(|figure| format!("{figure:.2}"));
+            table.add_row([name.clone(), threads.to_string(), data.to_owned()].into_iter().chain(figures));
+        }
+    }
+    println!(
+        "{processors} processors; private stacks of each thread, and from two threads on the stack of all:\n\n{table}"
+    );
+    Ok(())
+}
+
+fn measure(references: &[Reference], threads: usize, common: bool) -> Times {
+    let batches = |thread: u64| -> Vec<_> {
+        let apart = if common { 0 } else { thread << 40 };
+        references.chunks(CHUNK).map(|part| batch(part, apart)).collect()
+    };
+    let work: Vec<_> = (0..threads as u64).map(batches).collect();
+    let session = Session::new(Config::default());
+    let slots: Vec<_> = (0..threads).map(|_| session.take_slot()).collect();
+    let start = Barrier::new(threads + 1);
+    let (mut wall, mut cpu) = (0.0, 0.0);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = work
+            .iter()
+            .zip(slots)
+            .map(|(batches, slot)| {
+                let (session, start) = (&session, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    batches.iter().for_each(|batch| session.feed(slot, batch, Bucket::FIRST));
+                })
+            })
+            .collect();
+        let before = processor_time();
+        let begin = Instant::now();
+        start.wait();
+        running.into_iter().for_each(|thread| thread.join().unwrap_or_default());
+        (wall, cpu) = (begin.elapsed().as_nanos() as f64, processor_time() - before);
+    });
+    let accesses = (threads * references.len()) as f64;
+    (wall / accesses, cpu / accesses)
+}
+
+/// Of the whole process, ns.
+fn processor_time() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+fn batch(references: &[Reference], apart: u64) -> Batch {
+    let mut batch = Batch::new();
+    references.iter().for_each(|one| batch.access((one.line() << 6) + apart, 8, one.is_store()));
+    batch
+}
