@@ -11,8 +11,25 @@ pub fn totals(profile: &Profile) -> BTreeMap<String, u64> {
     alone.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
+/// Sums by family and member.
+pub type Families = BTreeMap<String, BTreeMap<String, u64>>;
+
+/// Members of a family that the text names; the JSON names them all.
+const MOST_MEMBERS: usize = 10;
+
+/// Sums of the counters that are members of a family.
+pub fn families(profile: &Profile) -> Families {
+    let mut families = Families::new();
+    for (name, value) in counters::totals(profile) {
+        if let Some((family, member)) = counters::family(name) {
+            families.entry(family.to_owned()).or_default().insert(member.to_owned(), value);
+        }
+    }
+    families
+}
+
 /// The section of a report; nothing if nothing was counted.
-pub fn text(totals: &BTreeMap<String, u64>) -> String {
+pub fn text(totals: &BTreeMap<String, u64>, families: &Families) -> String {
     if totals.is_empty() {
         return String::new();
     }
@@ -41,5 +58,25 @@ pub fn text(totals: &BTreeMap<String, u64>) -> String {
         number(get("returns"))
     );
     line("branches", get("branches"), ways);
+    let vectors = get("vector_ops");
+    if vectors > 0 {
+        line(
+            "vector ops",
+            vectors,
+            format!("{} elements, {} bits", number(get("vector_elements")), number(get("vector_bits"))),
+        );
+    }
+    // Calls are named at the top of the report.
+    for (family, members) in families.iter().filter(|(family, _)| *family != "calls_to") {
+        text += &format!("\nExecuted, {family}\n");
+        let mut members: Vec<_> = members.iter().collect();
+        members.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+        for (member, count) in members.iter().take(MOST_MEMBERS) {
+            let _ = writeln!(text, "  {:>19}  {member}", number(**count));
+        }
+        if members.len() > MOST_MEMBERS {
+            let _ = writeln!(text, "  and {} more", members.len() - MOST_MEMBERS);
+        }
+    }
     text
 }

@@ -43,6 +43,9 @@ struct Report {
     /// What was executed, by name of the counter; absent where nothing was counted.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     totals: BTreeMap<String, u64>,
+    /// The same of counters that the program makes the names of, by family and member.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    families: counters::Families,
 }
 
 /// What is known of one process.
@@ -117,6 +120,7 @@ fn report(loaded: &Loaded, selector: &str) -> Result<Report, Failure> {
         knees: curve::knees(&curve),
         curve,
         totals: counters::totals(&loaded.profile),
+        families: counters::families(&loaded.profile),
     })
 }
 
@@ -184,7 +188,10 @@ fn text(report: &Report) -> String {
         text += "Left out; the levels below are answered as if they were the nearest:\n";
         report.refused.iter().for_each(|why| text += &format!("  {why}\n"));
     }
-    text + &counters::text(&report.totals) + &working_sets(report) + &log(&report.processes) + &next(report)
+    text + &counters::text(&report.totals, &report.families)
+        + &working_sets(report)
+        + &log(&report.processes)
+        + &next(report)
 }
 
 /// How a process ended, in words.

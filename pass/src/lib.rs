@@ -131,7 +131,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     }
     let mut tables = tables::Tables::new(module);
     let emitter = emit::Emitter::new(module, module.builder());
-    let new_counter = || count::Counter::new(module, analyses, builder.mark_kind(), &emitter);
+    let new_counter = || count::Counter::new(module, analyses, builder.mark_kind(), &emitter, options.extra);
     let mut counter = (!options.no_counters).then(new_counter);
     for function in &functions {
         // All plans are made before anything is changed.

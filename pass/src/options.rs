@@ -1,5 +1,5 @@
 //! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
-//! `-bf-counters-only`, `-bf-no-counters`, `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
+//! `-bf-counters-only`, `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`, `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
 //!
 //! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, with the words
 //! and quotes of a shell, as in an `@file`, and `BF_PASS_OPTS`, which the wrapper fills from its command line, one option
@@ -7,6 +7,7 @@
 
 use std::{env, fs};
 
+use crate::count::Extra;
 use crate::names::Patterns;
 
 /// Set by the wrapper for the compiler it runs; options separated by newlines.
@@ -35,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) counters_only: bool,
     /// Count no instructions.
     pub(crate) no_counters: bool,
+    /// Counters on request.
+    pub(crate) extra: Extra,
     /// One line per module on stderr.
     pub(crate) verbose: bool,
     /// Leave modules as they are.
@@ -86,6 +89,10 @@ impl Options {
             "bf-no-streams" => self.no_streams = alone()?,
             "bf-counters-only" => self.counters_only = alone()?,
             "bf-no-counters" => self.no_counters = alone()?,
+            "bf-types" => self.extra.types = alone()?,
+            "bf-inst-mix" => self.extra.mix = alone()?,
+            "bf-inst-deps" => self.extra.deps = alone()?,
+            "bf-vectors" => self.extra.vectors = alone()?,
             "bf-verbose" => self.verbose = alone()?,
             "bf-disable" => self.disable = alone()?,
             _ => return Err(format!("unknown option `{option}`")),
@@ -152,6 +159,10 @@ mod tests {
             "-bf-no-streams",
             "-bf-counters-only",
             "-bf-no-counters",
+            "-bf-types",
+            "-bf-inst-mix",
+            "-bf-inst-deps",
+            "-bf-vectors",
             "-bf-disable",
             "-bf-include=main,f*",
             "-bf-exclude=free",
@@ -161,6 +172,7 @@ mod tests {
         assert_eq!((options.max_set_bits, options.max_ways), (20, 128));
         assert!(options.verbose && options.disable && options.no_streams);
         assert!(options.counters_only && options.no_counters);
+        assert_eq!(options.extra, Extra { types: true, mix: true, deps: true, vectors: true });
         assert!(options.include.matches("foo") && !options.include.matches("go"));
         assert!(options.exclude.matches("free"));
     }

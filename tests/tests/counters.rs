@@ -393,3 +393,29 @@ fn a_child_begins_at_zero() {
         assert_eq!(flops, [7, 1100]);
     }
 }
+
+#[test]
+fn on_request() {
+    let source = r#"
+        #define KEPT __attribute__((noinline))
+        typedef float vector __attribute__((vector_size(16)));
+        static volatile int i; static volatile double d; static int *volatile p; static vector v;
+        KEPT void scalars(long n) { for (long k = 0; k < n; k++) { i = i + 1; d = d * 2; p = p; } }
+        KEPT void vectors(long n) { for (long k = 0; k < n; k++) *(volatile vector *)&v = *(volatile vector *)&v + 1; }
+        int main(void) { scalars(100); vectors(10); return 0; }"#;
+    for flags in BOTH {
+        let extra = ["-bf-types", "-bf-inst-mix", "-bf-inst-deps", "-bf-vectors"];
+        check(
+            source,
+            &[flags, &extra].concat(),
+            &[],
+            "scalars types/load.scalar.int.32=100 types/store.scalar.int.32=100 types/load.scalar.fp.64=100
+             scalars types/load.scalar.pointer.64=100 types/store.scalar.pointer.64=100 types/store.scalar.fp.64=100
+             scalars mix/fmul.f64=100 mix/add.i32=100 mix/load.ptr=100 mix/ret=1 vector_ops=0
+             scalars deps/load->fmul=100 deps/constant->fmul=100 deps/fmul->store=100 deps/load->add=100
+             vectors types/load.vector.fp.128=10 types/store.vector.fp.128=10 mix/fadd.4xf32=10 deps/load->fadd=10
+             vectors vector_ops=10 vector_elements=40 vector_bits=1280 vectors/4xf32=10 flops=40",
+        );
+        check(source, flags, &[], "scalars types/load.scalar.int.32=0 mix/fmul.f64=0 deps/load->fmul=0 vector_ops=0");
+    }
+}

@@ -23,7 +23,7 @@ pub struct Help {
 }
 
 /// Every option of ours.
-pub const OPTIONS: [Help; 10] = [
+pub const OPTIONS: [Help; 14] = [
     Help { name: "-bf-include", value: "LIST", text: "Instrument only these functions: names by comma, or @FILE." },
     Help { name: "-bf-exclude", value: "LIST", text: "Do not instrument these functions: names by comma, or @FILE." },
     Help { name: "-bf-line-size", value: "LIST", text: "Cache line sizes to record, bytes by comma (default 64)." },
@@ -36,6 +36,10 @@ pub const OPTIONS: [Help; 10] = [
     },
     Help { name: "-bf-counters-only", value: "", text: "Count instructions, and record nothing of memory." },
     Help { name: "-bf-no-counters", value: "", text: "Record memory only, and count no instructions." },
+    Help { name: "-bf-types", value: "", text: "Count loads and stores by type." },
+    Help { name: "-bf-inst-mix", value: "", text: "Count instructions by operation and type." },
+    Help { name: "-bf-inst-deps", value: "", text: "Count which operations use the results of which." },
+    Help { name: "-bf-vectors", value: "", text: "Count vector operations by elements and their type." },
     Help { name: "-bf-verbose", value: "", text: "Say on stderr what was instrumented." },
     Help { name: "-bf-disable", value: "", text: "Run the compiler alone: no pass, no runtime, no __BF__." },
 ];

@@ -1,5 +1,6 @@
 //! What one instruction counts as. `docs/counters.md` says the same in words.
 
+use super::extra::{self, Extra};
 use super::{Quantity, Tally};
 use crate::access::{Access, Classifier, Length};
 use crate::llvm::{Instruction, Module, Type, Value};
@@ -11,6 +12,7 @@ use bf_abi::Op;
 pub(super) struct Doing {
     pub(super) tally: Tally,
     pub(super) more: Vec<(Quantity, Tally)>,
+    extra: Extra,
 }
 
 impl Doing {
@@ -20,12 +22,13 @@ impl Doing {
 }
 
 /// Everything about one instruction.
-pub(super) fn doing(classifier: &Classifier, instruction: Value) -> Doing {
-    let mut doing = Doing::default();
+pub(super) fn doing(classifier: &Classifier, extra: Extra, instruction: Value) -> Doing {
+    let mut doing = Doing { extra, ..Doing::default() };
     if is_nothing(instruction) || is_of_runtime(instruction) {
         return doing;
     }
     doing.always("instructions", 1);
+    extra::add(extra, classifier.module, instruction, &mut doing.tally);
     for access in classifier.accesses(instruction) {
         memory(&mut doing, &access);
     }
@@ -159,7 +162,7 @@ fn operation(doing: &mut Doing, module: Module, instruction: Value) {
     };
     let operands = instruction.operand(0).ty();
     let bits = 2 * operands.bits(module) + instruction.ty().bits(module);
-    count(doing, kind, operands, operands.lanes().into(), bits);
+    count(doing, module, kind, operands, operands.lanes().into(), bits);
 }
 
 /// Intrinsics that are arithmetic.
@@ -180,7 +183,7 @@ fn intrinsic_operation(doing: &mut Doing, module: Module, name: &str, call: Valu
     let ty = call.operand(0).ty();
     let operands = (0..call.argument_count()).filter(|index| call.operand(*index).ty() == ty).count() as u64;
     let bits = (operands + 1) * ty.bits(module);
-    count(doing, kind, ty, each * u64::from(ty.lanes()), bits);
+    count(doing, module, kind, ty, each * u64::from(ty.lanes()), bits);
 }
 
 /// Lanes of a vector taken together: n lanes by n - 1 operations, and one more with a start value.
@@ -195,16 +198,17 @@ fn reduction(doing: &mut Doing, module: Module, name: &str, call: Value) {
     let vector = call.operand(start).ty();
     let operations = u64::from(vector.lanes()) - 1 + u64::from(start);
     let bits = operations * 3 * vector.element().bits(module);
-    count(doing, kind, vector, operations, bits);
+    count(doing, module, kind, vector, operations, bits);
 }
 
 /// Adds operations on `ty`; times `vscale` if it is scalable.
-fn count(doing: &mut Doing, kind: Kind, ty: Type, operations: u64, bits: u64) {
+fn count(doing: &mut Doing, module: Module, kind: Kind, ty: Type, operations: u64, bits: u64) {
     let (operations, bits) = (operations.cast_signed(), bits.cast_signed());
     let tally = match kind {
         Kind::Float => Tally::from([("flops", operations), ("flop_bits", bits), ("op_bits", bits)]),
         Kind::Integer => Tally::from([("int_ops", operations), ("op_bits", bits)]),
     };
+    extra::vector(doing.extra, module, ty, &mut doing.tally);
     if ty.is_scalable_vector() {
         doing.more.push((Quantity::Bytes(Length::Scalable { unit: 1 }), tally));
     } else {

@@ -7,6 +7,7 @@
 
 mod classify;
 mod emit;
+mod extra;
 mod tables;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +16,7 @@ use crate::access::{Classifier, Length};
 use crate::llvm::{Analyses, Block, Builder, Instruction, Module, Value};
 use crate::vector::Lanes;
 use classify::Doing;
+pub(crate) use extra::Extra;
 
 /// Amounts by name of the counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,10 +85,16 @@ pub(crate) struct Counter<'a> {
 
 impl<'a> Counter<'a> {
     /// `mark` is the metadata kind of instructions that are no concern of ours.
-    pub(crate) fn new(module: Module, analyses: Analyses, mark: u32, emitter: &'a crate::emit::Emitter) -> Self {
+    pub(crate) fn new(
+        module: Module,
+        analyses: Analyses,
+        mark: u32,
+        emitter: &'a crate::emit::Emitter,
+        extra: Extra,
+    ) -> Self {
         let tables = tables::Tables::new(module);
         let emitter = emit::Emitter::new(module, emitter, tables.global());
-        Self { planner: Planner { classifier: Classifier::new(module), analyses, mark }, tables, emitter }
+        Self { planner: Planner { classifier: Classifier::new(module), analyses, mark, extra }, tables, emitter }
     }
 
     /// The slots of a function, for [`Counter::write`]: nothing else may change it in between but other plans.
@@ -113,6 +121,7 @@ struct Planner {
     analyses: Analyses,
     /// Metadata kind of instructions that are no concern of ours.
     mark: u32,
+    extra: Extra,
 }
 
 /// What the slots of a block are needed for once more.
@@ -153,7 +162,7 @@ impl Planner {
             if instruction.is_marked(self.mark) {
                 continue;
             }
-            let Doing { tally, more } = classify::doing(&self.classifier, *instruction);
+            let Doing { tally, more, .. } = classify::doing(&self.classifier, self.extra, *instruction);
             slots[last].tally.add_all(&tally);
             slots.extend(more.into_iter().map(|(quantity, tally)| slot(*instruction, quantity, tally)));
             if may_not_return(&self.classifier, *instruction) {

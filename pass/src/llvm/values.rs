@@ -158,6 +158,22 @@ impl Value {
         Self(unsafe { LLVMGetOperand(self.0, index) })
     }
 
+    pub(crate) fn operand_count(self) -> u32 {
+        // SAFETY: as said above the impl; asked of instructions only, which have no negative number of operands.
+        unsafe { LLVMGetNumOperands(self.0) }.cast_unsigned()
+    }
+
+    /// The instruction, if this value is one.
+    pub(crate) fn as_instruction(self) -> Option<Self> {
+        // SAFETY: as said above the impl.
+        Some(unsafe { LLVMIsAInstruction(self.0) }).filter(|instruction| !instruction.is_null()).map(Self)
+    }
+
+    pub(crate) fn is_constant(self) -> bool {
+        // SAFETY: as said above the impl.
+        unsafe { LLVMIsConstant(self.0) != 0 }
+    }
+
     /// The value that this address is a constant number of bytes behind, perhaps itself with 0.
     pub(crate) fn base(self, module: Module) -> (Self, i64) {
         let mut bytes = 0;
