@@ -1,7 +1,7 @@
 //! The command line.
 
 use bf_postproc::{
-    Cache, Scope, Ways,
+    Cache, Scope, Share, Ways,
     replay::{DinSize, Format as TraceFormat, Sample},
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -117,6 +117,9 @@ pub struct QueryArguments {
     /// Count only references made under this tag of bf_tag; may be given several times
     #[arg(long = "tag", value_name = "NAME")]
     pub tags: Vec<String>,
+    /// Divide the threads of a shared level into groups with a cache each: LEVEL=0-3,4-7, or L2=0+2,1+3 (an estimate)
+    #[arg(long = "share", value_name = "LEVEL=GROUPS")]
+    pub shares: Vec<Share>,
     /// Tell the threads of private levels apart
     #[arg(long, value_enum, value_name = "ITEM")]
     pub by: Option<QueryItem>,

@@ -23,8 +23,12 @@ pub fn command(arguments: &QueryArguments) -> Result<(), Failure> {
         } else {
             (arguments.caches.clone(), None)
         };
-        let question =
-            Query { levels, tags: arguments.tags.clone(), by_thread: arguments.by == Some(QueryItem::Thread) };
+        let question = Query {
+            levels,
+            tags: arguments.tags.clone(),
+            by_thread: arguments.by == Some(QueryItem::Thread),
+            shares: arguments.shares.clone(),
+        };
         answers.push(answer(&loaded, &question, label)?);
     }
     print(arguments.output.format, &answers, arguments.input.each, text, rows)
@@ -66,7 +70,7 @@ fn text(answer: &Answer) -> String {
         number(answer.load_references),
         number(answer.store_references)
     );
-    text + &levels(answer) + &threads(answer)
+    text + &levels(answer) + &groups(answer) + &threads(answer)
 }
 
 /// A figure of a level, in words.
@@ -133,6 +137,28 @@ pub fn levels(answer: &Answer) -> String {
         }
     }
     text + &spread(answer)
+}
+
+/// A table for each level whose threads were divided into groups.
+fn groups(answer: &Answer) -> String {
+    let mut text = String::new();
+    for level in &answer.levels {
+        let Some(groups) = &level.groups else { continue };
+        let mut rows = Vec::new();
+        for group in groups {
+            let threads: Vec<String> = group.threads.iter().map(u32::to_string).collect();
+            let of = group.pid.map_or_else(String::new, |pid| format!(" of {pid}"));
+            rows.push(vec![
+                format!("threads {}{of}", threads.join(" ")),
+                number(group.references),
+                number(group.misses),
+                percent((group.references > 0).then(|| group.misses as f64 / group.references as f64)),
+            ]);
+        }
+        let header = [level.name.as_str(), "accesses", "misses", "of them"].map(str::to_owned);
+        text += &format!("\n{}", table(header.to_vec(), rows));
+    }
+    text
 }
 
 /// A table for each level whose threads are told apart.

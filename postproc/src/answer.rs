@@ -116,6 +116,23 @@ pub struct LevelAnswer {
     /// The threads of a private level, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<ThreadAnswer>>,
+    /// The caches of a level whose threads were divided into groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<GroupAnswer>>,
+}
+
+/// What the cache of one group of threads did.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupAnswer {
+    /// Process id; absent in a profile of one process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Whose references reach it, as [`ThreadAnswer::thread`].
+    pub threads: Vec<u32>,
+    /// Accesses to it.
+    pub references: u64,
+    /// Those that miss.
+    pub misses: u64,
 }
 
 /// What one thread's cache of a private level did.
@@ -201,17 +218,17 @@ pub struct LevelCounts {
     pub caches: usize,
     /// Whether they are several private ones of one process.
     pub several: bool,
-    /// Each thread's, of private levels.
-    pub threads: Vec<ThreadCounts>,
+    /// Each cache's.
+    pub units: Vec<UnitCounts>,
 }
 
-/// What the private cache of one thread did.
+/// What one cache did.
 #[derive(Clone, Debug)]
-pub struct ThreadCounts {
+pub struct UnitCounts {
     /// Process.
     pub pid: u32,
-    /// Number of its slot.
-    pub slot: u32,
+    /// Whose references it got, ascending.
+    pub slots: Vec<u32>,
     /// Accesses that reach the level.
     pub accesses: u64,
     /// What the cache did with them, clamped.
@@ -222,8 +239,15 @@ impl LevelCounts {
     /// Nothing yet.
     #[must_use]
     pub fn none() -> Self {
-        let (counts, threads) = (Counts::none(), Vec::new());
-        Self { accesses: 0, counts, clamped: false, caches: 0, several: false, threads }
+        let (counts, units) = (Counts::none(), Vec::new());
+        Self { accesses: 0, counts, clamped: false, caches: 0, several: false, units }
+    }
+
+    /// Of a single cache, one of several private ones perhaps.
+    #[must_use]
+    pub fn of(unit: UnitCounts, clamped: bool, several: bool) -> Self {
+        let (accesses, counts) = (unit.accesses, unit.counts.clone());
+        Self { accesses, counts, clamped, caches: 1, several, units: vec![unit] }
     }
 
     /// Adds those of another cache.
@@ -233,7 +257,7 @@ impl LevelCounts {
         self.clamped |= other.clamped;
         self.caches += other.caches;
         self.several |= other.several;
-        self.threads.extend_from_slice(&other.threads);
+        self.units.extend_from_slice(&other.units);
     }
 
     fn misses(&self) -> u64 {
@@ -256,7 +280,7 @@ impl LevelCounts {
 
     /// Write-backs and the dirty lines left, where no cache takes a dirty line from another.
     fn dirty(&self) -> Option<(Figure, u64)> {
-        let own = self.sharing().is_none() && self.counts.lost == 0;
+        let own = self.sharing().is_none() && self.counts.lost == 0 && self.counts.model != Model::Composed;
         own.then_some((self.counts.writebacks, self.counts.resident_dirty))
     }
 
@@ -361,23 +385,39 @@ impl LevelAnswer {
             note: note(shape, level, &context),
             sampled: counts.sample.as_ref().map(|sample| Sampled::new(sample, context.all)),
             spread: context.spread,
-            threads: (context.by_thread && shape.scope == Scope::Private).then(|| threads(&level.threads)),
+            threads: (context.by_thread && shape.scope == Scope::Private).then(|| threads(&level.units)),
+            groups: (counts.model == Model::Composed).then(|| groups(&level.units)),
         }
     }
 }
 
+/// Whether caches of several processes must be told apart.
+fn several(units: &[UnitCounts]) -> bool {
+    units.iter().any(|unit| unit.pid != units[0].pid)
+}
+
+/// The caches that groups of threads share, as an answer shows them.
+fn groups(units: &[UnitCounts]) -> Vec<GroupAnswer> {
+    let answer = |unit: &UnitCounts| GroupAnswer {
+        pid: several(units).then_some(unit.pid),
+        threads: unit.slots.clone(),
+        references: unit.accesses,
+        misses: unit.counts.total().value,
+    };
+    units.iter().map(answer).collect()
+}
+
 /// The threads of a level, as an answer shows them.
-fn threads(threads: &[ThreadCounts]) -> Vec<ThreadAnswer> {
-    let one = threads.iter().all(|thread| thread.pid == threads[0].pid);
-    let answer = |thread: &ThreadCounts| ThreadAnswer {
-        pid: (!one).then_some(thread.pid),
-        thread: thread.slot,
+fn threads(units: &[UnitCounts]) -> Vec<ThreadAnswer> {
+    let answer = |thread: &UnitCounts| ThreadAnswer {
+        pid: several(units).then_some(thread.pid),
+        thread: thread.slots[0],
         references: thread.accesses,
         misses: thread.counts.total().value,
         invalidations: thread.counts.sharing.map(|sharing| sharing.received.value),
         remote: thread.counts.sharing.map(|sharing| sharing.remote.value),
     };
-    threads.iter().map(answer).collect()
+    units.iter().map(answer).collect()
 }
 
 /// What a reader should know about a level's figures.
@@ -399,7 +439,11 @@ fn note(shape: &Shape, level: &LevelCounts, context: &Context) -> Option<String>
             counts.total().hi
         )),
         Model::Hashed => notes.push("hashed index: expected value for lines that land in sets at random".to_owned()),
-        Model::Lru | Model::Composed => {}
+        Model::Composed => notes.push(
+            "composed of the footprints of each cache's threads: an estimate, without invalidations between the groups"
+                .to_owned(),
+        ),
+        Model::Lru => {}
     }
     if let Some(sample) = &counts.sample {
         let what = if sample.of_sets { "set" } else { "line at random" };

@@ -1,6 +1,6 @@
 //! Everything that can be wrong with a question. Each message names the thing and, where there is one, the mend.
 
-use crate::size;
+use crate::{share::ShareError, size};
 
 /// A cache specification that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +88,9 @@ pub enum QueryError {
     /// The cache itself is wrong.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// The threads cannot be divided like that.
+    #[error(transparent)]
+    Share(#[from] ShareError),
     /// No levels were given.
     #[error("no cache was asked about")]
     NoLevels,

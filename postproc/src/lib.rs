@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod compose;
 pub mod counters;
 pub mod curve;
 
@@ -15,6 +16,7 @@ pub mod machine;
 pub mod query;
 pub mod replay;
 pub mod sampled;
+pub mod share;
 pub mod sharing;
 
 pub mod size;
@@ -25,4 +27,5 @@ pub mod sweep;
 pub use answer::{Answer, LevelAnswer, Spread};
 pub use error::{MachineError, QueryError, SpecError};
 pub use query::{Query, query};
+pub use share::{Share, ShareError};
 pub use spec::{Cache, Scope, Shape, Ways};

@@ -1,12 +1,14 @@
 //! A hierarchy of caches against a profile: section 4 of the model, over threads and processes.
 
 use crate::{
-    answer::{self, Answer, Context, LevelAnswer, LevelCounts, ThreadCounts},
+    answer::{self, Answer, Context, LevelAnswer, LevelCounts, UnitCounts},
+    compose::{self, Composer},
     error::{QueryError, SpecError},
     sampled::SampledLevel,
+    share::{self, Share, ShareError},
     sharing::Sharing,
     spec::{Cache, Scope, Shape},
-    stack::{Counts, Figure, Level},
+    stack::{Counts, Figure, Level, Model},
 };
 use bf_profile::{LineCoherence, LineData, Owner, Process, Profile, SampledLines};
 
@@ -19,6 +21,8 @@ pub struct Query {
     pub tags: Vec<String>,
     /// Tell the threads of private levels apart.
     pub by_thread: bool,
+    /// Threads of shared levels divided into groups; a level without has one cache for all.
+    pub shares: Vec<Share>,
 }
 
 /// What the hierarchy does with the references of the profile. Every process is taken alone, with a hierarchy of its
@@ -28,7 +32,7 @@ pub struct Query {
 /// A cache that cannot be, or a question that the profile was not recorded for.
 pub fn query(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
     let shapes = shapes(profile, &query.levels)?;
-    let asker = Asker::new(profile, &shapes, &query.tags)?;
+    let asker = Asker::new(profile, &shapes, query)?;
     let mut processes = Vec::new();
     for process in &profile.processes {
         processes.push(asker.process(process)?);
@@ -121,19 +125,28 @@ impl<'a> Lines<'a> {
 enum Rule<'a> {
     Whole(Level, &'a LineData, Option<&'a LineCoherence>),
     Sampled(SampledLevel<'a>),
+    Composed(Level, Composer),
 }
 
 impl<'a> Rule<'a> {
-    fn new(shape: &Shape, capacity_lines: u64, lines: &Lines<'a>) -> Result<Self, QueryError> {
+    fn new(shape: &Shape, capacity_lines: u64, lines: &Lines<'a>, composed: bool) -> Result<Self, QueryError> {
         Ok(match *lines {
+            Lines::Whole(data, coherence) if composed => {
+                Self::Composed(compose::level(shape, capacity_lines), Composer::new(data, coherence))
+            }
+            Lines::Sampled(_) if composed => return Err(ShareError::Sampled(shape.name.clone()).into()),
             Lines::Whole(data, coherence) => Self::Whole(Level::new(shape, capacity_lines, data)?, data, coherence),
             Lines::Sampled(data) => Self::Sampled(SampledLevel::new(shape, capacity_lines, data)?),
         })
     }
 
-    /// What the cache does with the references of `owner` under the tags that `wanted` says.
-    fn count(&mut self, owner: Owner, wanted: impl Fn(u32) -> bool) -> Counts {
+    /// What the cache does with the references of `unit` under the tags that `wanted` says.
+    fn count(&mut self, unit: &Unit, wanted: impl Fn(u32) -> bool) -> Counts {
+        let owner = unit.owner;
         match self {
+            Self::Composed(level, composer) => {
+                Counts { model: Model::Composed, ..level.count(&composer.compose(&unit.slots)) }
+            }
             Self::Whole(level, data, coherence) => {
                 let mut counts = Counts::none();
                 for stack in data.stacks.iter().filter(|stack| stack.owner == owner && wanted(stack.tag)) {
@@ -202,10 +215,16 @@ struct Asker<'a> {
     /// Lines that each level is taken to hold: its own, or with those above it if it is exclusive.
     capacities: Vec<u64>,
     tags: &'a [String],
+    shares: &'a [Share],
 }
 
 impl<'a> Asker<'a> {
-    fn new(profile: &Profile, shapes: &'a [Shape], tags: &'a [String]) -> Result<Self, QueryError> {
+    fn new(profile: &Profile, shapes: &'a [Shape], query: &'a Query) -> Result<Self, QueryError> {
+        let Query { tags, shares, levels, .. } = query;
+        share::check(shares, levels)?;
+        if let (Some(share), false) = (shares.first(), tags.is_empty()) {
+            return Err(ShareError::Tagged(share.level.clone()).into());
+        }
         for tag in tags {
             if !profile.processes.iter().any(|process| process.tags.contains(tag)) {
                 return Err(QueryError::Tag { tag: tag.clone(), available: tag_names(profile) });
@@ -216,7 +235,7 @@ impl<'a> Asker<'a> {
             above += shape.size;
             (if shape.exclusive { above } else { shape.size }) / u64::from(shape.line)
         });
-        Ok(Self { shapes, capacities: capacities.collect(), tags })
+        Ok(Self { shapes, capacities: capacities.collect(), tags, shares })
     }
 
     fn process(&self, process: &Process) -> Result<ProcessCounts, QueryError> {
@@ -224,7 +243,7 @@ impl<'a> Asker<'a> {
             self.tags.is_empty()
                 || process.tags.get(tag as usize).is_some_and(|name| self.tags.iter().any(|tag| tag == name))
         };
-        let mut above: Vec<(Owner, Counts)> = Vec::new();
+        let mut above: Vec<(Unit, Counts)> = Vec::new();
         let mut answer = ProcessCounts { references: [0, 0], levels: Vec::new() };
         for (index, shape) in self.shapes.iter().enumerate() {
             let Some(lines) = Lines::of(process, shape.line) else {
@@ -235,13 +254,14 @@ impl<'a> Asker<'a> {
                 }
                 return Err(QueryError::Uneven(process.meta.pid.to_string(), shape.line));
             };
-            let mut rule = Rule::new(shape, self.capacities[index], &lines)?;
+            let share = self.shares.iter().find(|share| share.level == shape.name);
+            let units = units(&lines, shape.scope, share)?;
+            let mut rule = Rule::new(shape, self.capacities[index], &lines, units.iter().any(Unit::composed))?;
             let (mut level, mut below) = (LevelCounts::none(), Vec::new());
-            let owners = owners(&lines, shape.scope)?;
-            let several = shape.scope == Scope::Private && owners.len() > 1;
-            for owner in owners {
-                let mut counts = rule.count(owner, wanted);
-                let (accesses, clamped) = match misses_above(&above, owner, shape.scope) {
+            let several = shape.scope == Scope::Private && units.len() > 1;
+            for unit in units {
+                let mut counts = rule.count(&unit, wanted);
+                let (accesses, clamped) = match misses_above(&above, &unit, shape)? {
                     None => (counts.references, false),
                     Some(accesses) => (accesses, clamp(&mut counts, accesses)),
                 };
@@ -249,15 +269,9 @@ impl<'a> Asker<'a> {
                     add(&mut answer.references, counts.references);
                 }
                 let accesses = accesses.iter().sum();
-                let threads = match owner {
-                    Owner::Slot(slot) if shape.scope == Scope::Private => {
-                        vec![ThreadCounts { pid: process.meta.pid, slot, accesses, counts: counts.clone() }]
-                    }
-                    _ => Vec::new(),
-                };
-                let one = LevelCounts { accesses, counts: counts.clone(), clamped, caches: 1, several, threads };
-                level.add(&one);
-                below.push((owner, counts));
+                let one = UnitCounts { pid: process.meta.pid, slots: unit.slots.clone(), accesses, counts };
+                below.push((unit, one.counts.clone()));
+                level.add(&LevelCounts::of(one, clamped, several));
             }
             answer.levels.push(level);
             above = below;
@@ -280,29 +294,63 @@ fn tag_names(profile: &Profile) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Whose stacks make up a level: all slots, or the one of all threads.
-fn owners(lines: &Lines<'_>, scope: Scope) -> Result<Vec<Owner>, QueryError> {
-    let mut owners = lines.owners();
-    let global = owners.contains(&Owner::Global);
-    owners.retain(|&owner| owner != Owner::Global);
-    match scope {
-        Scope::Private => Ok(owners),
-        Scope::Shared if global => Ok(vec![Owner::Global]),
-        Scope::Shared if owners.len() <= 1 => Ok(owners),
-        Scope::Shared => Err(QueryError::NoGlobal),
+/// One cache of a level.
+struct Unit {
+    /// Whose stack it takes; `Global` for several slots.
+    owner: Owner,
+    /// Whose references reach it, ascending.
+    slots: Vec<u32>,
+    /// How many slots there are.
+    all: usize,
+}
+
+impl Unit {
+    /// Whether there is no stack of exactly these slots.
+    fn composed(&self) -> bool {
+        self.owner == Owner::Global && self.slots.len() < self.all
     }
 }
 
+/// The caches of a level: one for each slot, one for all of them, or one for each group.
+fn units(lines: &Lines<'_>, scope: Scope, share: Option<&Share>) -> Result<Vec<Unit>, QueryError> {
+    let owners = lines.owners();
+    let slots: Vec<u32> = owners
+        .iter()
+        .filter_map(|owner| match owner {
+            Owner::Slot(slot) => Some(*slot),
+            Owner::Global => None,
+        })
+        .collect();
+    let all = slots.len();
+    let private = |slot| Unit { owner: Owner::Slot(slot), slots: vec![slot], all };
+    if let Some(share) = share {
+        share.fits(&slots)?;
+    }
+    if scope == Scope::Private || all <= 1 {
+        return Ok(slots.into_iter().map(private).collect());
+    }
+    if !owners.contains(&Owner::Global) {
+        return Err(QueryError::NoGlobal);
+    }
+    let groups = share.map_or_else(|| vec![slots], |share| share.groups.clone());
+    Ok(groups.into_iter().map(|slots| Unit { owner: Owner::Global, slots, all }).collect())
+}
+
 /// Misses, by loads and stores, that reach a level's cache from the level above; `None` at the first level.
-fn misses_above(above: &[(Owner, Counts)], owner: Owner, scope: Scope) -> Option<[u64; 2]> {
+fn misses_above(above: &[(Unit, Counts)], unit: &Unit, shape: &Shape) -> Result<Option<[u64; 2]>, ShareError> {
     if above.is_empty() {
-        return None;
+        return Ok(None);
     }
     let mut sum = [0, 0];
-    for (_, counts) in above.iter().filter(|(other, _)| scope == Scope::Shared || *other == owner) {
-        add(&mut sum, counts.misses.map(|figure| figure.value));
+    for (other, counts) in above {
+        let here = other.slots.iter().filter(|slot| unit.slots.contains(slot)).count();
+        if here == other.slots.len() {
+            add(&mut sum, counts.misses.map(|figure| figure.value));
+        } else if here > 0 {
+            return Err(ShareError::Torn { level: shape.name.clone() });
+        }
     }
-    Some(sum)
+    Ok(Some(sum))
 }
 
 fn add(sum: &mut [u64; 2], other: [u64; 2]) {
