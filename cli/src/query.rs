@@ -7,7 +7,7 @@ use crate::{
     machine,
     output::{number, percent, print, row, table},
 };
-use bf_postproc::{Answer, LevelAnswer, Query, sampled::Interval, size};
+use bf_postproc::{Answer, LevelAnswer, Query, sampled::Interval, share::Threads, size};
 use serde_json::Value;
 
 /// Answers a hierarchy for every profile.
@@ -146,10 +146,9 @@ fn groups(answer: &Answer) -> String {
         let Some(groups) = &level.groups else { continue };
         let mut rows = Vec::new();
         for group in groups {
-            let threads: Vec<String> = group.threads.iter().map(u32::to_string).collect();
             let of = group.pid.map_or_else(String::new, |pid| format!(" of {pid}"));
             rows.push(vec![
-                format!("threads {}{of}", threads.join(" ")),
+                format!("{}{of}", Threads(&group.threads)),
                 number(group.references),
                 number(group.misses),
                 percent((group.references > 0).then(|| group.misses as f64 / group.references as f64)),

@@ -41,8 +41,7 @@ struct Step {
 }
 
 impl Footprint {
-    /// Of a stack whose references that were lost to invalidations are taken to have the distance they had by then: in a
-    /// cache that threads share they would have found their lines.
+    /// Of the stack of `owner`.
     fn new(data: &LineData, coherence: Option<&LineCoherence>, owner: Owner) -> Self {
         let (mut references, mut cold, mut lost) = ([0; 2], [0; 2], [0; 2]);
         let mut bins: Vec<(u64, u64, [f64; 2])> = Vec::new();
@@ -55,13 +54,11 @@ impl Footprint {
                 bins.extend(all.iter().map(|bin| (bin.lo, bin.hi, of_kind(kind, bin.count as f64))));
             }
         }
-        let all_lost = (lost[0] + lost[1]) as f64;
-        let slots = coherence.into_iter().flat_map(|data| &data.slots).filter(|slot| Owner::Slot(slot.slot) == owner);
-        for bin in slots.flat_map(|slot| &slot.lost.full) {
-            let share = lost.map(|kind| bin.count as f64 * kind as f64 / all_lost.max(1.0));
-            bins.push((bin.lo, bin.hi, share));
-        }
         bins.sort_unstable_by_key(|&(lo, ..)| lo);
+        let slots = coherence.into_iter().flat_map(|data| &data.slots).filter(|slot| Owner::Slot(slot.slot) == owner);
+        let mut positions: Vec<Bin> = slots.flat_map(|slot| slot.lost.full.iter().copied()).collect();
+        positions.sort_unstable_by_key(|bin| bin.lo);
+        place(&mut bins, &positions, lost);
         let mut footprint = Self { references, cold, steps: Vec::new() };
         footprint.walk(&bins);
         footprint
@@ -129,6 +126,27 @@ impl Footprint {
             (None, _) => self.references.map(|count| count as f64),
         }
     }
+}
+
+/// Adds to the distances of a stack those that references lost to invalidations would have had: in a cache that threads share
+/// they would have found their lines. Nothing is known but that they are not below the position the line had; so each is
+/// divided among the distances from there on as the references there are. (This is how Kaplan and Meier's estimate treats
+/// observations that were cut short; Efron, "The two sample problem with censored data", 1967.)
+fn place(bins: &mut Vec<(u64, u64, [f64; 2])>, positions: &[Bin], lost: [u64; 2]) {
+    let all = (lost[0] + lost[1]) as f64;
+    let kinds = lost.map(|kind| kind as f64 / all.max(1.0));
+    let mut left: f64 = bins.iter().map(|bin| bin.2[0] + bin.2[1]).sum();
+    let (mut positions, mut carried) = (positions.iter().peekable(), 0.0);
+    for (lo, _, counts) in bins.iter_mut() {
+        while let Some(bin) = positions.next_if(|bin| bin.lo <= *lo) {
+            carried += bin.count as f64;
+        }
+        let here = counts[0] + counts[1];
+        let placed = carried * (here / left).min(1.0);
+        (carried, left) = (carried - placed, left - here);
+        *counts = [0, 1].map(|kind| counts[kind] + placed * kinds[kind]);
+    }
+    bins.extend(positions.map(|bin| (bin.lo, bin.hi, kinds.map(|kind| bin.count as f64 * kind))));
 }
 
 fn of_kind(kind: usize, count: f64) -> [f64; 2] {

@@ -22,7 +22,7 @@ pub enum ShareError {
     Syntax(String),
     /// A range or number that means nothing.
     #[error("`{0}` names no threads; write a number, or a range such as 0-3")]
-    Threads(String),
+    NoThreads(String),
     /// A thread that is in a division more than once.
     #[error("{level}: thread {thread} is named twice; each thread uses one cache of a level")]
     Twice {
@@ -89,7 +89,7 @@ impl FromStr for Share {
         for group in groups.split(',') {
             let mut threads = Vec::new();
             for part in group.split('+') {
-                threads.extend(range(part).ok_or_else(|| ShareError::Threads(part.to_owned()))?);
+                threads.extend(range(part).ok_or_else(|| ShareError::NoThreads(part.to_owned()))?);
             }
             threads.sort_unstable();
             share.groups.push(threads);
@@ -116,14 +116,14 @@ impl Share {
         let level = || self.level.clone();
         let named: Vec<u32> = self.groups.concat();
         if let Some(&thread) = named.iter().find(|thread| threads.binary_search(thread).is_err()) {
-            return Err(ShareError::Absent { level: level(), thread, available: Numbers(threads).to_string() });
+            return Err(ShareError::Absent { level: level(), thread, available: Threads(threads).to_string() });
         }
         let left: Vec<u32> = threads.iter().copied().filter(|thread| !named.contains(thread)).collect();
         if left.is_empty() {
             return Ok(());
         }
         let verb = if left.len() == 1 { "is" } else { "are" };
-        Err(ShareError::Uncovered { level: level(), threads: format!("{} {verb}", Numbers(&left)) })
+        Err(ShareError::Uncovered { level: level(), threads: format!("{} {verb}", Threads(&left)) })
     }
 }
 
@@ -146,10 +146,11 @@ pub fn check(shares: &[Share], caches: &[Cache]) -> Result<(), ShareError> {
     Ok(())
 }
 
-/// `thread 3` or `threads 0-3, 5`.
-struct Numbers<'a>(&'a [u32]);
+/// Threads by number, ascending: `thread 3` or `threads 0-3, 5`.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads<'a>(pub &'a [u32]);
 
-impl fmt::Display for Numbers<'_> {
+impl fmt::Display for Threads<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.len() == 1 { "thread " } else { "threads " })?;
         let runs = self.0.chunk_by(|a, b| a + 1 == *b);

@@ -1,5 +1,6 @@
 //! Traces with known answers: `cases/*.json`, and traces without that `bf trace` prints in the same form.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -21,6 +22,9 @@ pub struct Case {
     /// Answers of one cache fed with the references of all threads.
     #[serde(default)]
     single: Vec<Single>,
+    /// Answers of private caches, one for each thread.
+    #[serde(default)]
+    coherent: Vec<Coherent>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -40,6 +44,22 @@ struct Single {
     misses: Pair,
     cold: u64,
     writebacks: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Coherent {
+    line: u64,
+    sets: u64,
+    ways: usize,
+    threads: BTreeMap<String, OfThread>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct OfThread {
+    references: u64,
+    misses: u64,
+    invalidations: u64,
+    remote: u64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -84,6 +104,20 @@ impl Case {
             let &Single { line, sets, ways, references, misses, cold, writebacks } = single;
             let [references, misses] = [references, misses].map(|pair| [pair.load, pair.store]);
             (Shape { line, sets, ways }, Counts { references, misses, cold, writebacks, resident_dirty: 0 })
+        })
+    }
+
+    /// Shapes of private caches, and of each thread its references, misses, invalidations received and misses that another
+    /// thread's cache held.
+    ///
+    /// # Panics
+    /// A thread of the file is no number.
+    pub fn coherent(&self) -> impl Iterator<Item = (Shape, BTreeMap<u32, [u64; 4]>)> {
+        self.coherent.iter().map(|&Coherent { line, sets, ways, ref threads }| {
+            let figures = |of: &OfThread| [of.references, of.misses, of.invalidations, of.remote];
+            let number = |thread: &String| thread.parse().expect("the number of a thread");
+            let threads = threads.iter().map(|(thread, of)| (number(thread), figures(of)));
+            (Shape { line, sets, ways }, threads.collect())
         })
     }
 }
