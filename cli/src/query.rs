@@ -7,13 +7,22 @@ use crate::{
     machine,
     output::{number, percent, print, row, table},
 };
-use bf_postproc::{Answer, LevelAnswer, Query, sampled::Interval, share::Threads, size};
+use bf_postproc::{
+    Answer, LevelAnswer, Query,
+    sampled::Interval,
+    share::{self, Threads},
+    size,
+};
 use serde_json::Value;
 
 /// Answers a hierarchy for every profile.
 pub fn command(arguments: &QueryArguments) -> Result<(), Failure> {
     // A wrong hierarchy is refused before a large profile is read.
     bf_postproc::query::check_order(&arguments.caches).map_err(|error| Failure::Usage(error.to_string()))?;
+    if !arguments.caches.is_empty() {
+        let divided = share::check(&arguments.shares, &arguments.caches);
+        divided.map_err(|error| Failure::Usage(error.to_string()))?;
+    }
     let mut answers = Vec::new();
     for loaded in input::load(&arguments.input)? {
         let (levels, label) = if arguments.caches.is_empty() {

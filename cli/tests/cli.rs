@@ -243,6 +243,9 @@ fn wrong_questions_name_the_thing_and_the_mend() {
         (&["query", "golden.bfp", "--cache", "A=64:1", "--cache", "A=64:1"][..], 2, "`A`"),
         (&["query", "golden.bfp", "--cache", "A=64:1:shared", "--cache", "B=64:1"], 2, "B is private"),
         (&["query", "golden.bfp", "--cache", "A=64:1", "--tag", "solve"], 1, "`solve`"),
+        (&["query", "golden.bfp", "--cache", "A=64:1:shared", "--share", "B=0"], 2, "`B`"),
+        (&["query", "golden.bfp", "--cache", "A=64:1", "--share", "A=0"], 2, "A is private"),
+        (&["query", "golden.bfp", "--cache", "A=64:1:shared", "--share", "A=0-1"], 1, "there is no thread 1"),
         (&["query", "missing.bfp", "--cache", "A=64:1"], 1, "missing.bfp"),
         (&["query", "golden.din", "--cache", "A=64:1"], 1, "not a bf profile"),
         (&["merge", "golden.bfp", "-o", "/nowhere/x.bfp"], 1, "/nowhere/x.bfp"),
@@ -255,7 +258,13 @@ fn wrong_questions_name_the_thing_and_the_mend() {
         let (found, message) = failure(&bf(folder.path(), arguments));
         assert!(found == code && message.contains(word), "{arguments:?}: {found} {message}");
     }
-    for arguments in [&["query", "--nonsense"][..], &["query", "--cache", "L1"], &["sweep", "--size", "8K..4K"], &[]] {
+    for arguments in [
+        &["query", "--nonsense"][..],
+        &["query", "--share", "L3=0,0"],
+        &["query", "--cache", "L1"],
+        &["sweep", "--size", "8K..4K"],
+        &[],
+    ] {
         assert_eq!(bf(folder.path(), arguments).status.code(), Some(2), "{arguments:?}");
     }
     let empty = tempfile::tempdir().unwrap();
