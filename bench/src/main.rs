@@ -6,6 +6,7 @@ mod clock;
 mod cost;
 mod engine;
 mod exact;
+mod machine;
 mod memory;
 mod plots;
 mod programs;
@@ -50,6 +51,8 @@ enum What {
     Threads(threads::Args),
     /// Errors, intervals and cost of sampling, beside the exact run.
     Sampling(sampling::Args),
+    /// Bandwidths of `bf machine`, beside likwid-bench, mbw and STREAM.
+    Machine(machine::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -63,6 +66,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Programs(programs)) => programs::run(&programs, args.rounds),
         Some(What::Threads(threads)) => threads::run(&threads, args.rounds),
         Some(What::Sampling(sampling)) => sampling::run(&sampling, args.rounds),
+        Some(What::Machine(machine)) => machine::run(&machine, args.rounds),
         None => {
             engine::run(&engine::Args::default(), args.rounds)?;
             sink::run(&engine::Args::default(), args.rounds)?;
@@ -70,7 +74,8 @@ fn main() -> anyhow::Result<()> {
             exact::run(&exact::Args::default())?;
             threads::run(&threads::Args::default(), args.rounds)?;
             programs::run(&programs::Args::default(), args.rounds)?;
-            sampling::run(&sampling::Args::default(), args.rounds)
+            sampling::run(&sampling::Args::default(), args.rounds)?;
+            machine::run(&machine::Args { runs: machine::RUNS }, args.rounds)
         }
     }
 }

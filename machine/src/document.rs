@@ -4,14 +4,11 @@ use crate::{
     bandwidth, c2c, coherence, latency, loaded,
     session::{Clock, Session},
     steps::Step,
-    tlb,
+    throughput, tlb,
     topology::{Cache, Cpu, Node, PageSizes, Topology},
     witness::Identity,
 };
 use serde::Serialize;
-
-#[cfg(target_arch = "x86_64")]
-use crate::throughput;
 
 /// The schema's name and version.
 pub const SCHEMA: &str = "bf.machine/1";
@@ -47,7 +44,6 @@ pub struct Document {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tlb: Vec<tlb::Point>,
     /// Throughput of arithmetic instructions.
-    #[cfg(target_arch = "x86_64")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<throughput::Point>,
     /// What a reader should know, in sentences: what could not be measured, and what figures say against the topology.
@@ -102,7 +98,6 @@ impl Document {
             c2c: Vec::new(),
             loaded_latency: Vec::new(),
             tlb: Vec::new(),
-            #[cfg(target_arch = "x86_64")]
             throughput: Vec::new(),
             notes: Vec::new(),
         }

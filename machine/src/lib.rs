@@ -20,7 +20,6 @@ pub mod session;
 pub mod stat;
 pub mod steps;
 pub mod sys;
-#[cfg(target_arch = "x86_64")]
 pub mod throughput;
 pub mod tlb;
 pub mod topology;

@@ -178,8 +178,14 @@ impl Session {
         let mut places = Vec::new();
         let mut above = 0;
         for (name, reach) in &self.reach {
-            let bytes = if reach / 4 >= above * 4 && above > 0 { reach / 4 } else { reach / 2 };
-            if bytes > above {
+            let bytes = match above {
+                0 => reach / 2,
+                _ if reach / 4 >= above * 4 => reach / 4,
+                _ if reach / 2 >= above * 2 => reach / 2,
+                // A level hardly larger than the one above it, or of which little is left.
+                _ => (above + reach) / 2,
+            };
+            if bytes > above + above / 4 {
                 places.push((name.clone(), (bytes / 4096).max(1) * 4096));
             }
             above = above.max(*reach);
@@ -272,6 +278,22 @@ mod tests {
         topology.cpus = vec![cpu(0, &[0, 1]), cpu(1, &[0, 1]), cpu(2, &[2, 3]), cpu(3, &[2, 3])];
         assert_eq!(by_core(&topology, &[0, 1, 2, 3]), [0, 2, 1, 3]);
         assert_eq!(by_core(&topology, &[1, 2]), [1, 2]);
+    }
+
+    #[test]
+    fn places_lie_within_what_is_left_of_a_cache() {
+        let mut session = Session::begin(&[]).unwrap();
+        let mut places = |reach: [usize; 3]| {
+            session.reach = (1..).zip(reach).map(|(level, kib)| (format!("L{level}"), kib << 10)).collect();
+            let places = session.places();
+            places[..places.len() - 1].iter().map(|(name, bytes)| (name.clone(), bytes >> 10)).collect::<Vec<_>>()
+        };
+        let named =
+            |sizes: &[(&str, usize)]| sizes.iter().map(|(name, kib)| ((*name).to_owned(), *kib)).collect::<Vec<_>>();
+        assert_eq!(places([32, 1024, 32 << 10]), named(&[("L1", 16), ("L2", 256), ("L3", 8 << 10)]));
+        assert_eq!(places([48, 512, 2048]), named(&[("L1", 24), ("L2", 256), ("L3", 1024)]));
+        assert_eq!(places([32, 1024, 2048]), named(&[("L1", 16), ("L2", 256), ("L3", 1536)]));
+        assert_eq!(places([32, 1024, 1100]), named(&[("L1", 16), ("L2", 256)]));
     }
 
     #[test]

@@ -40,7 +40,9 @@ const TEST: &[Package] = &[
     ("libtool", "/usr/bin/libtoolize"),
     ("lld-22", "/usr/bin/ld.lld-22"),
     ("llvm-22-tools", "/usr/bin/FileCheck-22"),
+    ("likwid", "/usr/bin/likwid-bench"),
     ("make", "/usr/bin/make"),
+    ("mbw", "/usr/bin/mbw"),
     ("ninja-build", "/usr/bin/ninja"),
     ("valgrind", "/usr/bin/valgrind"),
 ];

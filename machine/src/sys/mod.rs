@@ -1,7 +1,6 @@
 //! All `unsafe` code: pages, the clock, and the kernels in assembly, each behind functions that any code may call.
 #![expect(unsafe_code, reason = "inline assembly and raw memory")]
 
-#[cfg(target_arch = "x86_64")]
 pub mod arithmetic;
 pub mod chain;
 pub mod clock;
