@@ -57,9 +57,10 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             session.pages = row.pages;
-            let point = bandwidth::point(&session, row.kernel, row.bytes).map_err(|error| anyhow!("{error}"))?;
-            ours.push(point.gb_per_s);
-            let runs = (0..args.runs).map(|_| row.peer.measure(&session, row.bytes, point.gb_per_s));
+            let points = bandwidth::alone(&session, &[(row.kernel, row.bytes)]).map_err(|error| anyhow!("{error}"))?;
+            let own = points[0].gb_per_s;
+            ours.push(own);
+            let runs = (0..args.runs).map(|_| row.peer.measure(&session, row.bytes, own));
             theirs.push(runs.collect::<Result<Vec<_>>>()?.into_iter().fold(0.0, f64::max));
         }
         let ratio = median(ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs));

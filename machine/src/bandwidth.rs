@@ -4,7 +4,7 @@ use crate::{
     error::Error,
     partner::wait,
     session::{Session, pin},
-    stat::{Take, settle},
+    stat::{Figure, Take, settle, settle_all},
     sys::{
         clock::ticks,
         pages::Buffer,
@@ -69,7 +69,10 @@ impl Work {
     pub(crate) fn new(session: &Session, kernel: Kernel, bytes: usize) -> Result<Self, Error> {
         let sides = if kernel.operation.copies() { 2 } else { 1 };
         let side = (bytes / sides / STEP).max(1) * STEP;
-        Ok(Self { kernel, buffer: session.buffer(side * sides)?, side })
+        let buffer = session.buffer(side * sides)?;
+        // Processors treat zeroes as a case of its own, also when they are copied.
+        Kernel { operation: Operation::Write, width: 64 }.run(Range::new(&buffer, 0, side * sides), None, 1);
+        Ok(Self { kernel, buffer, side })
     }
 
     pub(crate) fn run(&self, passes: u64) {
@@ -101,14 +104,10 @@ impl Work {
 /// There is not enough memory, or a CPU cannot be used.
 pub fn all(session: &Session, kernels: &[Kernel]) -> Result<Vec<Point>, Error> {
     let places = session.places();
-    let widest = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
-    let mut points = Vec::new();
-    for kernel in kernels {
-        for (_, bytes) in &places {
-            points.push(point(session, *kernel, *bytes)?);
-        }
-    }
+    let each = |kernel: &Kernel| places.iter().map(|(_, bytes)| (*kernel, *bytes)).collect::<Vec<_>>();
+    let mut points = alone(session, &kernels.iter().flat_map(each).collect::<Vec<_>>())?;
     if session.cpus.len() > 1 {
+        let widest = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
         for kernel in kernels.iter().filter(|kernel| kernel.width == widest) {
             for (_, bytes) in &places {
                 points.push(together(session, *kernel, *bytes, &session.cpus)?);
@@ -118,34 +117,31 @@ pub fn all(session: &Session, kernels: &[Kernel]) -> Result<Vec<Point>, Error> {
     Ok(points)
 }
 
-/// Measures one thread at all sizes.
+/// Measures one thread with each of these kernels and sizes, round by round.
 ///
 /// # Errors
 /// There is not enough memory.
-pub fn curve(session: &Session, kernel: Kernel, sizes: &[usize]) -> Result<Vec<Point>, Error> {
-    sizes.iter().map(|bytes| point(session, kernel, *bytes)).collect()
-}
-
-/// Measures one thread at one size.
-///
-/// # Errors
-/// There is not enough memory.
-pub fn point(session: &Session, kernel: Kernel, bytes: usize) -> Result<Point, Error> {
-    let work = Work::new(session, kernel, bytes)?;
-    let passes = work.passes(session, SAMPLE_NS);
-    let sample = || {
-        let begin = ticks();
-        work.run(passes);
-        session.clock.ns(ticks().saturating_sub(begin))
+pub fn alone(session: &Session, cases: &[(Kernel, usize)]) -> Result<Vec<Point>, Error> {
+    let times = settle_all(session.effort, Take::Least, cases, |(kernel, bytes)| {
+        let work = Work::new(session, *kernel, *bytes)?;
+        let passes = work.passes(session, SAMPLE_NS);
+        let sample = || {
+            let begin = ticks();
+            work.run(passes);
+            session.clock.ns(ticks().saturating_sub(begin)) / passes as f64
+        };
+        let samples = (ROUND_NS / (sample() * passes as f64).max(1.0)).clamp(3.0, SAMPLES) as usize;
+        Ok((0..samples).map(|_| sample()).collect())
+    })?;
+    let point = |((kernel, bytes), time): (&(Kernel, usize), Option<Figure>)| {
+        let work = Work::new(session, *kernel, *bytes)?;
+        let rate = time.expect("rounds have samples").rate(work.bytes());
+        Ok(finish(session, &work, vec![session.first()], *bytes, rate))
     };
-    let samples = (ROUND_NS / sample().max(1.0)).clamp(3.0, SAMPLES) as usize;
-    let time = settle(session.effort, Take::Least, || (0..samples).map(|_| sample()).collect());
-    let time = time.expect("rounds have samples");
-    let rate = time.rate(work.bytes() * passes as f64);
-    Ok(finish(session, &work, vec![session.first()], bytes, rate))
+    cases.iter().zip(times).map(point).collect()
 }
 
-fn finish(session: &Session, work: &Work, cpus: Vec<u32>, bytes: usize, rate: crate::stat::Figure) -> Point {
+fn finish(session: &Session, work: &Work, cpus: Vec<u32>, bytes: usize, rate: Figure) -> Point {
     Point {
         operation: work.kernel.operation,
         width_bits: work.kernel.width,

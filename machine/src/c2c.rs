@@ -4,7 +4,7 @@ use crate::{
     error::Error,
     partner,
     session::{Session, pin},
-    stat::{Take, settle},
+    stat::{Figure, Take, settle_all},
     sys::clock::ticks,
 };
 use serde::Serialize;
@@ -39,21 +39,24 @@ struct Alone(AtomicU64);
 /// There is only one CPU, or one cannot be used.
 pub fn matrix(session: &Session) -> Result<Vec<Point>, Error> {
     session.two("the core-to-core matrix")?;
-    let mut points = Vec::new();
-    for &from in &session.cpus {
-        pin(from)?;
-        for &to in session.cpus.iter().filter(|to| **to != from) {
-            points.push(pair(session, from, to)?);
-        }
-    }
+    let to = |from: u32| session.cpus.iter().filter(move |to| **to != from).map(move |to| (from, *to));
+    let pairs: Vec<(u32, u32)> = session.cpus.iter().flat_map(|from| to(*from)).collect();
+    let figures = settle_all(session.effort, Take::Least, &pairs, |(from, to)| {
+        pin(*from)?;
+        round(session, *to)
+    })?;
     pin(session.first())?;
-    Ok(points)
+    let point = |(&(from, to), figure): (&(u32, u32), Option<Figure>)| {
+        let figure = figure.expect("rounds have samples");
+        Point { from, to, ns: figure.value, spread_ns: figure.spread, stable: figure.stable }
+    };
+    Ok(pairs.iter().zip(figures).map(point).collect())
 }
 
-/// The calling thread is on `from`.
-fn pair(session: &Session, from: u32, to: u32) -> Result<Point, Error> {
+/// Nanoseconds of one way between the calling thread and `to`, sample by sample.
+fn round(session: &Session, to: u32) -> Result<Vec<f64>, Error> {
     let word = Alone(AtomicU64::new(0));
-    let figure = partner::with(&[to], |partners| {
+    partner::with(&[to], |partners| {
         let sample = || {
             word.0.store(0, Ordering::Release);
             partners[0].begin(|| {
@@ -74,8 +77,6 @@ fn pair(session: &Session, from: u32, to: u32) -> Result<Point, Error> {
             partners[0].finish();
             time / (TRIPS - 1) as f64 / 2.0
         };
-        settle(session.effort, Take::Least, || (0..SAMPLES).map(|_| sample()).collect())
-    })?;
-    let figure = figure.expect("rounds have samples");
-    Ok(Point { from, to, ns: figure.value, spread_ns: figure.spread, stable: figure.stable })
+        (0..SAMPLES).map(|_| sample()).collect()
+    })
 }

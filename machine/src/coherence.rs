@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     partner::{self, Partner},
     session::{Session, switches},
-    stat::{Take, median, settle},
+    stat::{Figure, Take, median, settle_all},
     sys::{
         chain::{Chain, Touch},
         pages::Buffer,
@@ -209,12 +209,20 @@ impl<'job> Bench<'_, 'job> {
         // Lines just written, and lines pushed out, as their owner sees them: the measure for the other signatures.
         let own = self.signature(Case { state: State::M, place: Place::Own });
         let last = self.signature(Case { state: State::E, place: Place::Last });
-        cases.into_iter().map(|case| self.point(case, level, bytes, (own, last))).collect()
+        let samples = |case: &Case| Ok::<_, Error>((0..SAMPLES).filter_map(|_| self.sample(*case)).collect());
+        let figures = settle_all(self.session.effort, Take::Median, &cases, samples).unwrap_or_default();
+        let point = |(case, figure)| self.point(case, figure, level, bytes, (own, last));
+        cases.into_iter().zip(figures).map(point).collect()
     }
 
-    fn point(&self, case: Case, level: &str, bytes: usize, (own, last): (Signature, Signature)) -> Point {
-        let effort = self.session.effort;
-        let figure = settle(effort, Take::Median, || (0..SAMPLES).filter_map(|_| self.sample(case)).collect());
+    fn point(
+        &self,
+        case: Case,
+        figure: Option<Figure>,
+        level: &str,
+        bytes: usize,
+        (own, last): (Signature, Signature),
+    ) -> Point {
         let mut signature = self.signature(case);
         let (mut verified, mut verdict) = judge(case, signature, own, last);
         for _ in 1..LOOKS {

@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     session::Session,
-    stat::{Figure, Take, settle},
+    stat::{Figure, Take, settle_all},
     sys::{chain::Chain, pages::Pages},
 };
 use serde::Serialize;
@@ -43,32 +43,38 @@ const MOST_LOADS: u64 = 8192;
 /// Nanoseconds of a round.
 const ROUND_NS: f64 = 3e6;
 
-/// Measures one size.
+/// Measures all sizes, round by round.
 ///
 /// # Errors
 /// There is not enough memory.
-pub fn point(session: &Session, bytes: usize, pages: Pages) -> Result<Point, Error> {
-    let buffer = session.buffer_on(bytes, pages)?;
-    let page_bytes = buffer.got().page_bytes;
-    let mut chain = Chain::lines(buffer, bytes, session.topology.line(), bytes as u64);
-    let figure = of_chain(session, &mut chain);
-    Ok(Point {
-        size_bytes: bytes,
-        level: session.level_of(bytes).to_owned(),
-        ns: figure.value,
-        spread_ns: figure.spread,
-        min_ns: figure.least,
-        median_ns: figure.median,
-        cycles: figure.value * session.clock.core_ghz,
-        rounds: figure.rounds,
-        stable: figure.stable,
-        page_bytes,
-        source: "pointer chase",
-    })
+pub fn curve(session: &Session, sizes: &[usize], pages: Pages) -> Result<Vec<Point>, Error> {
+    let mut page_bytes = 0;
+    let figures = settle_all(session.effort, Take::Least, sizes, |&bytes| {
+        let buffer = session.buffer_on(bytes, pages)?;
+        page_bytes = buffer.got().page_bytes;
+        Ok(round(session, &mut Chain::lines(buffer, bytes, session.topology.line(), bytes as u64)))
+    })?;
+    let point = |(bytes, figure): (&usize, Option<Figure>)| {
+        let figure = figure.expect("rounds have samples");
+        Point {
+            size_bytes: *bytes,
+            level: session.level_of(*bytes).to_owned(),
+            ns: figure.value,
+            spread_ns: figure.spread,
+            min_ns: figure.least,
+            median_ns: figure.median,
+            cycles: figure.value * session.clock.core_ghz,
+            rounds: figure.rounds,
+            stable: figure.stable,
+            page_bytes,
+            source: "pointer chase",
+        }
+    };
+    Ok(sizes.iter().zip(figures).map(point).collect())
 }
 
-/// Nanoseconds of a load of this chain, after walking it once to place its lines.
-pub(crate) fn of_chain(session: &Session, chain: &mut Chain) -> Figure {
+/// Nanoseconds of a load of this chain, sample by sample, after walking it once to place its lines.
+pub(crate) fn round(session: &Session, chain: &mut Chain) -> Vec<f64> {
     let count = chain.count() as u64;
     chain.walk(count);
     let loads = count.clamp(LEAST_LOADS, MOST_LOADS);
@@ -77,14 +83,5 @@ pub(crate) fn of_chain(session: &Session, chain: &mut Chain) -> Figure {
         session.clock.ns(ticks) / made as f64
     };
     let samples = (ROUND_NS / (sample().max(0.1) * loads as f64)).clamp(4.0, 200.0) as usize;
-    let settled = settle(session.effort, Take::Least, || (0..samples).map(|_| sample()).collect());
-    settled.expect("rounds have samples")
-}
-
-/// Measures all sizes.
-///
-/// # Errors
-/// There is not enough memory.
-pub fn curve(session: &Session, sizes: &[usize], pages: Pages) -> Result<Vec<Point>, Error> {
-    sizes.iter().map(|bytes| point(session, *bytes, pages)).collect()
+    (0..samples).map(|_| sample()).collect()
 }

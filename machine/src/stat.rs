@@ -85,33 +85,71 @@ pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
     values.get((last as f64 * part).round() as usize).copied()
 }
 
-/// Calls `round` for samples until the figure settles. A round without samples (all were disturbed) counts as a round.
-/// `None` if no round had any.
-pub fn settle(effort: Effort, take: Take, mut round: impl FnMut() -> Vec<f64>) -> Option<Figure> {
-    let mut all = Vec::new();
-    let mut estimates: Vec<f64> = Vec::new();
-    let mut best = None;
-    for made in 1..=effort.rounds.max(3) {
-        let samples = round();
-        estimates.extend(match take {
+/// Rounds of one figure so far.
+#[derive(Clone, Debug, Default)]
+struct Rounds {
+    made: usize,
+    estimates: Vec<f64>,
+    samples: Vec<f64>,
+}
+
+impl Rounds {
+    fn add(&mut self, take: Take, samples: Vec<f64>) {
+        self.made += 1;
+        self.estimates.extend(match take {
             Take::Least => quantile(&samples, 0.0),
             Take::Median => median(&samples),
         });
-        all.extend(samples);
-        estimates.sort_by(f64::total_cmp);
-        best = agreeing(&estimates, take).map(|(value, spread)| Figure {
+        self.samples.extend(samples);
+    }
+
+    fn figure(&self, effort: Effort, take: Take) -> Option<Figure> {
+        let mut sorted = self.estimates.clone();
+        sorted.sort_by(f64::total_cmp);
+        agreeing(&sorted, take).map(|(value, spread)| Figure {
             value,
             spread,
-            least: quantile(&all, 0.0).unwrap_or(value),
-            median: median(&all).unwrap_or(value),
-            rounds: made,
-            stable: estimates.len() >= 3 && spread <= effort.tolerance * value,
-        });
-        if best.is_some_and(|figure| figure.stable) {
-            break;
+            least: quantile(&self.samples, 0.0).unwrap_or(value),
+            median: median(&self.samples).unwrap_or(value),
+            rounds: self.made,
+            stable: sorted.len() >= 3 && spread <= effort.tolerance * value,
+        })
+    }
+}
+
+/// Calls `round` for samples until the figure settles. A round without samples (all were disturbed) counts as a round.
+/// `None` if no round had any.
+pub fn settle(effort: Effort, take: Take, mut round: impl FnMut() -> Vec<f64>) -> Option<Figure> {
+    let mut rounds = Rounds::default();
+    loop {
+        rounds.add(take, round());
+        let figure = rounds.figure(effort, take);
+        if rounds.made >= effort.rounds.max(3) || figure.is_some_and(|figure| figure.stable) {
+            return figure;
         }
     }
-    best
+}
+
+/// Settles many figures at once: a round of each that has not settled, then the next of each. What disturbs the machine for
+/// some seconds then spoils one round of many figures, not all rounds of a few.
+///
+/// # Errors
+/// Those of `round`.
+pub fn settle_all<P, E>(
+    effort: Effort,
+    take: Take,
+    points: &[P],
+    mut round: impl FnMut(&P) -> Result<Vec<f64>, E>,
+) -> Result<Vec<Option<Figure>>, E> {
+    let mut all = vec![Rounds::default(); points.len()];
+    for _ in 0..effort.rounds.max(3) {
+        for (point, rounds) in points.iter().zip(&mut all) {
+            if !rounds.figure(effort, take).is_some_and(|figure| figure.stable) {
+                rounds.add(take, round(point)?);
+            }
+        }
+    }
+    Ok(all.iter().map(|rounds| rounds.figure(effort, take)).collect())
 }
 
 /// The three of sorted estimates that agree best, or the least three: their middle and their extent.
@@ -154,6 +192,27 @@ mod tests {
         let mut rounds = [vec![1.0], vec![10.0], vec![10.1], vec![10.2]].into_iter();
         let figure = settle(Effort::default(), Take::Median, || rounds.next().unwrap()).unwrap();
         assert_eq!((figure.value, figure.rounds), (10.1, 4));
+    }
+
+    /// The first three rounds of everything are disturbed; only what has settled is left alone.
+    #[test]
+    fn many_figures_settle_beside_each_other() {
+        let mut calls = [0; 3];
+        let round = |point: &usize| {
+            calls[*point] += 1;
+            let noise = if calls[*point] <= 3 { f64::from(calls[*point]) } else { 0.0 };
+            match point {
+                0 => Ok(vec![10.0]),
+                1 => Ok(vec![10.0 + noise]),
+                _ => Err("never asked"),
+            }
+        };
+        let figures = settle_all(Effort::default(), Take::Least, &[0, 1], round).unwrap();
+        let seen: Vec<_> =
+            figures.into_iter().flatten().map(|figure| (figure.value, figure.rounds, figure.stable)).collect();
+        assert_eq!(seen, [(10.0, 3, true), (10.0, 6, true)]);
+        let failed = settle_all(Effort::default(), Take::Least, &[2], |_: &i32| Err::<Vec<f64>, _>("no memory"));
+        assert_eq!(failed, Err("no memory"));
     }
 
     #[test]

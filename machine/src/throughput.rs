@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     session::Session,
-    stat::{Take, settle},
+    stat::{Figure, Take, settle_all},
     sys::{
         arithmetic::{Instruction, Kernel, OPERANDS, UNROLLED},
         clock::ticks,
@@ -43,14 +43,17 @@ const SAMPLES: usize = 40;
 /// There is not enough memory.
 pub fn all(session: &Session) -> Result<Vec<Point>, Error> {
     let operands = session.buffer(OPERANDS)?;
-    let point = |kernel: Kernel| {
+    let kernels = Kernel::all();
+    let rates = settle_all(session.effort, Take::Least, &kernels, |kernel| {
         kernel.run(&operands, TURNS);
         let sample = || {
             let begin = ticks();
             kernel.run(&operands, TURNS);
             session.clock.ns(ticks().saturating_sub(begin))
         };
-        let time = settle(session.effort, Take::Least, || (0..SAMPLES).map(|_| sample()).collect());
+        Ok((0..SAMPLES).map(|_| sample()).collect())
+    })?;
+    let point = |(kernel, time): (&Kernel, Option<Figure>)| {
         let rate = time.expect("rounds have samples").rate((TURNS * UNROLLED) as f64);
         let elements = u64::from(kernel.width / 64);
         Point {
@@ -64,5 +67,5 @@ pub fn all(session: &Session) -> Result<Vec<Point>, Error> {
             stable: rate.stable,
         }
     };
-    Ok(Kernel::all().into_iter().map(point).collect())
+    Ok(kernels.iter().zip(rates).map(point).collect())
 }

@@ -3,8 +3,9 @@
 
 use crate::{
     error::Error,
-    latency::of_chain,
+    latency::round,
     session::Session,
+    stat::{Figure, Take, settle_all},
     sys::{chain::Chain, pages::Pages},
 };
 use serde::Serialize;
@@ -43,42 +44,59 @@ const MOST_BYTES: usize = 1 << 30;
 /// # Errors
 /// There is not enough memory.
 pub fn curve(session: &Session) -> Result<Vec<Point>, Error> {
-    let mut points = Vec::new();
+    let mut cases: Vec<Case> = Vec::new();
     for pages in [Pages::Base, Pages::Large] {
         let page = session.buffer_on(1, pages)?.got().page_bytes;
-        if points.iter().any(|point: &Point| point.page_bytes == page) {
+        if cases.iter().any(|case| case.page == page) {
             continue;
         }
         let most = (session.memory.min(MOST_BYTES) / page).min(MOST_PAGES);
-        for count in counts(most) {
-            points.push(point(session, pages, page, count)?);
-        }
+        cases.extend(counts(most).map(|count| Case { pages, page, count }));
     }
-    Ok(points)
+    let take = Take::Least;
+    let spread = settle_all(session.effort, take, &cases, |case| Ok(round(session, &mut case.spread(session)?)))?;
+    let dense = settle_all(session.effort, take, &cases, |case| Ok(round(session, &mut case.dense(session)?)))?;
+    let point = |((case, spread), dense): ((&Case, Option<Figure>), Option<Figure>)| {
+        let (spread, dense) = (spread.expect("rounds have samples"), dense.expect("rounds have samples"));
+        Point {
+            page_bytes: case.page,
+            pages: case.count,
+            ns: spread.value,
+            dense_ns: dense.value,
+            spread_ns: spread.spread + dense.spread,
+            stable: spread.stable && dense.stable,
+        }
+    };
+    Ok(cases.iter().zip(spread).zip(dense).map(point).collect())
+}
+
+/// A number of pages of one size.
+struct Case {
+    pages: Pages,
+    page: usize,
+    count: usize,
+}
+
+impl Case {
+    /// One line on each page, each page's at another place in it, or all would fall into few sets of the caches.
+    fn spread(&self, session: &Session) -> Result<Chain, Error> {
+        let line = session.topology.line();
+        let places = (0..self.count).map(|index| index * self.page + index * line % self.page).collect();
+        let buffer = session.buffer_on(self.count * self.page, self.pages)?;
+        Ok(Chain::new(buffer, places, self.count as u64))
+    }
+
+    /// As many lines close together.
+    fn dense(&self, session: &Session) -> Result<Chain, Error> {
+        let (line, bytes) = (session.topology.line(), self.count * session.topology.line());
+        Ok(Chain::lines(session.buffer(bytes)?, bytes, line, self.count as u64))
+    }
 }
 
 /// Four counts for each doubling.
 fn counts(most: usize) -> impl Iterator<Item = usize> {
     let powers = (3..usize::BITS).map(|bits| 1usize << bits);
     powers.flat_map(|count| [4, 5, 6, 7].map(|quarter| count / 4 * quarter)).take_while(move |count| *count <= most)
-}
-
-fn point(session: &Session, pages: Pages, page: usize, count: usize) -> Result<Point, Error> {
-    let line = session.topology.line();
-    // Each page's line at another place in it, or all would fall into few sets of the caches.
-    let places = (0..count).map(|index| index * page + index * line % page).collect();
-    let mut spread = Chain::new(session.buffer_on(count * page, pages)?, places, count as u64);
-    let spread = of_chain(session, &mut spread);
-    let mut dense = Chain::lines(session.buffer(count * line)?, count * line, line, count as u64);
-    let dense = of_chain(session, &mut dense);
-    Ok(Point {
-        page_bytes: page,
-        pages: count,
-        ns: spread.value,
-        dense_ns: dense.value,
-        spread_ns: spread.spread + dense.spread,
-        stable: spread.stable && dense.stable,
-    })
 }
 
 #[cfg(test)]

@@ -150,7 +150,9 @@ fn bandwidth_of(arguments: &BandwidthArguments) -> Result<Document, Failure> {
         let width = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
         let mut curves: Vec<Curve> = Vec::new();
         for kernel in kernels.iter().filter(|kernel| kernel.width == width) {
-            let points = bandwidth::curve(&session, *kernel, &session.sizes(arguments.span.max_size))?;
+            let cases: Vec<_> =
+                session.sizes(arguments.span.max_size).into_iter().map(|bytes| (*kernel, bytes)).collect();
+            let points = bandwidth::alone(&session, &cases)?;
             let curve = points.iter().map(|point| (point.size_bytes as f64, point.gb_per_s)).collect();
             curves.push((format!("{} {width} bits", kernel.operation.name()), curve));
             document.bandwidth.extend(points);

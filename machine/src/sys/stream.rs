@@ -13,7 +13,7 @@ pub const STEP: usize = 512;
 pub enum Operation {
     /// One load.
     Read,
-    /// One store.
+    /// One store, of the range's own address.
     Write,
     /// One load, and one store to another range.
     Copy,
@@ -192,7 +192,8 @@ mod tests {
             kernel.run(Range::new(&buffer, 4096, 1024), None, 1);
             for at in (0..buffer.bytes()).step_by(8) {
                 let inside = (4096..4096 + 1024).contains(&at);
-                assert_eq!(buffer.get(at), if inside { 0 } else { 7 }, "{kernel:?} at {at}");
+                let written = (buffer.address() + 4096) as u64;
+                assert_eq!(buffer.get(at), if inside { written } else { 7 }, "{kernel:?} at {at}");
             }
         }
     }

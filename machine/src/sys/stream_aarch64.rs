@@ -19,7 +19,7 @@ struct Span {
 macro_rules! body {
     ($span:ident, $times:literal, $($line:literal)*) => {
         asm!(
-            "movi v0.2d, #0", "mov x5, #0",
+            "dup v0.2d, x1", "mov x5, x1",
             "3:", "mov x0, x1", "mov x3, x6",
             "2:",
             concat!(".rept ", $times), $($line,)* ".endr",

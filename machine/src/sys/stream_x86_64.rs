@@ -34,11 +34,11 @@ macro_rules! line {
     };
 }
 
-/// A loop: what clears the data register, the instructions of each offset, and what ends it.
+/// A loop: what fills the data register with the range's address (processors treat stores of zeroes as a case of its own), the instructions of each offset, and what ends it.
 macro_rules! body {
-    ($span:ident, $clear:literal, $line:tt, $finish:literal, [$($at:literal)*]) => {
+    ($span:ident, $fill:literal, $line:tt, $finish:literal, [$($at:literal)*]) => {
         asm!(
-            $clear,
+            $fill,
             "3:", "mov rsi, rdi",
             "2:",
             $(line!($line $at),)*
@@ -54,23 +54,23 @@ macro_rules! body {
 /// A loop over operands of one width.
 macro_rules! unrolled {
     (64, $span:ident, $line:tt, $finish:literal) => {
-        body!($span, "xor eax, eax", $line, $finish, [
+        body!($span, "mov rax, rdi", $line, $finish, [
             0 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128 136 144 152 160 168 176 184 192 200 208
             216 224 232 240 248 256 264 272 280 288 296 304 312 320 328 336 344 352 360 368 376 384 392 400
             408 416 424 432 440 448 456 464 472 480 488 496 504
         ])
     };
     (128, $span:ident, $line:tt, $finish:literal) => {
-        body!($span, "pxor xmm0, xmm0", $line, $finish, [
+        body!($span, "movq xmm0, rdi\npunpcklqdq xmm0, xmm0", $line, $finish, [
             0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240 256 272 288 304 320 336 352 368 384 400
             416 432 448 464 480 496
         ])
     };
     (256, $span:ident, $line:tt, $finish:literal) => {
-        body!($span, "vpxor xmm0, xmm0, xmm0", $line, $finish, [0 32 64 96 128 160 192 224 256 288 320 352 384 416 448 480])
+        body!($span, "vmovq xmm0, rdi\nvpunpcklqdq xmm0, xmm0, xmm0\nvinsertf128 ymm0, ymm0, xmm0, 1", $line, $finish, [0 32 64 96 128 160 192 224 256 288 320 352 384 416 448 480])
     };
     (512, $span:ident, $line:tt, $finish:literal) => {
-        body!($span, "vpxor xmm0, xmm0, xmm0", $line, $finish, [0 64 128 192 256 320 384 448])
+        body!($span, "vmovq xmm0, rdi\nvpbroadcastq zmm0, xmm0", $line, $finish, [0 64 128 192 256 320 384 448])
     };
 }
 
