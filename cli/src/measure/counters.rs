@@ -78,17 +78,17 @@ fn live(arguments: &CountersArguments) -> Result<(Answer, Recording, Option<Erro
     let topology = Topology::here();
     let (tables, events) = events(TABLES, topology.identity.as_ref()).map_err(Failure::Failed)?;
     let perf = match arguments.backend {
-        BackendArgument::Timed => None,
-        BackendArgument::Perf => Some(Perf::new(&topology, events)?),
+        BackendArgument::Timed => return measure(arguments, None, Vec::new()),
+        BackendArgument::Perf => Perf::new(&topology, events)?,
         BackendArgument::Auto => match Perf::new(&topology, events) {
-            Ok(perf) => Some(perf),
+            Ok(perf) => perf,
             Err(error) => {
                 let (answer, recording, _) = measure(arguments, None, Vec::new())?;
                 return Ok((answer, recording, Some(error)));
             }
         },
     };
-    measure(arguments, perf, tables)
+    measure(arguments, Some(perf), tables)
 }
 
 fn measure(
@@ -160,5 +160,8 @@ fn text(answer: &Answer) -> String {
             report.measures.clone().unwrap_or_else(|| "-".to_owned()),
         ]
     };
+    if answer.events.is_empty() {
+        return text + "  no level can be told from all others here, so nothing is counted\n";
+    }
     text + &table(header.map(str::to_owned).to_vec(), answer.events.iter().map(row).collect())
 }
