@@ -341,6 +341,7 @@ impl LevelAnswer {
         let doubtful = matches!(counts.model, Model::Bounded | Model::Interpolated);
         // A sum of exact misses can still hold write-backs that are only known within bounds.
         let (dirty, sharing) = (level.dirty(), level.sharing());
+        let several = context.spread.is_some();
         let open = dirty.map(|(writebacks, _)| writebacks).filter(|writebacks| writebacks.lo != writebacks.hi);
         let figure = |of: fn(&Sharing) -> Figure| sharing.as_ref().map(|sharing| of(sharing).value);
         let ratio = |of: u64| (of > 0).then(|| misses.value as f64 / of as f64);
@@ -385,21 +386,16 @@ impl LevelAnswer {
             note: note(shape, level, &context),
             sampled: counts.sample.as_ref().map(|sample| Sampled::new(sample, context.all)),
             spread: context.spread,
-            threads: (context.by_thread && shape.scope == Scope::Private).then(|| threads(&level.units)),
-            groups: (counts.model == Model::Composed).then(|| groups(&level.units)),
+            threads: (context.by_thread && shape.scope == Scope::Private).then(|| threads(&level.units, several)),
+            groups: (counts.model == Model::Composed).then(|| groups(&level.units, several)),
         }
     }
 }
 
-/// Whether caches of several processes must be told apart.
-fn several(units: &[UnitCounts]) -> bool {
-    units.iter().any(|unit| unit.pid != units[0].pid)
-}
-
-/// The caches that groups of threads share, as an answer shows them.
-fn groups(units: &[UnitCounts]) -> Vec<GroupAnswer> {
+/// The caches that groups of threads share, as an answer shows them; of `several` processes with their ids.
+fn groups(units: &[UnitCounts], several: bool) -> Vec<GroupAnswer> {
     let answer = |unit: &UnitCounts| GroupAnswer {
-        pid: several(units).then_some(unit.pid),
+        pid: several.then_some(unit.pid),
         threads: unit.slots.clone(),
         references: unit.accesses,
         misses: unit.counts.total().value,
@@ -407,10 +403,10 @@ fn groups(units: &[UnitCounts]) -> Vec<GroupAnswer> {
     units.iter().map(answer).collect()
 }
 
-/// The threads of a level, as an answer shows them.
-fn threads(units: &[UnitCounts]) -> Vec<ThreadAnswer> {
+/// The threads of a level, likewise.
+fn threads(units: &[UnitCounts], several: bool) -> Vec<ThreadAnswer> {
     let answer = |thread: &UnitCounts| ThreadAnswer {
-        pid: several(units).then_some(thread.pid),
+        pid: several.then_some(thread.pid),
         thread: thread.slots[0],
         references: thread.accesses,
         misses: thread.counts.total().value,
