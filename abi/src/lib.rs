@@ -45,7 +45,7 @@ pub mod counting;
 use core::ffi::c_char;
 
 /// Version of every layout on this page; the runtime refuses (ignores, with a line in the log) modules of another one.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// Most words, header included, that one segment may reserve; the pass splits longer segments.
 pub const MAX_SEGMENT_WORDS: u32 = 1024;
@@ -94,8 +94,8 @@ pub struct Segment {
     pub module: *const Module,
     /// [`Segment::ONCE`] or [`Segment::STREAM`].
     pub kind: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// 1-based index into the sites of the module's [`Places`], of the instruction that the segment begins with. 0: unknown.
+    pub site: u32,
 }
 
 impl Segment {
@@ -130,6 +130,8 @@ pub struct Entry {
     pub word: u32,
     /// Added to the address word. Zero for all but [`Op::Load`] and [`Op::Store`].
     pub offset: i32,
+    /// 1-based index into the sites of the module's [`Places`]. 0: unknown.
+    pub site: u32,
 }
 
 /// Static description of one translation unit.
@@ -158,8 +160,87 @@ pub struct Module {
     pub max_set_bits: u32,
     /// `-bf-max-ways`, or 0 if not given.
     pub max_ways: u32,
+    /// What the compiler was asked to have the runtime do: [`Module::BY_FUNCTION`].
+    pub flags: u32,
+    /// Where in the source its segments come from.
+    pub places: *const Places,
     /// Zero.
-    pub reserved: [u32; 5],
+    pub reserved: [u32; 4],
+}
+
+impl Module {
+    /// Flag: `-bf-by-func`, histograms by place in the source.
+    pub const BY_FUNCTION: u32 = 1;
+}
+
+/// Where in the source the segments of a module come from: constant tables that name each other by index.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Places {
+    /// NUL-terminated strings, one after the other; the tables name each by the offset of its first byte. The first is "".
+    pub strings: *const c_char,
+    /// See [`Function`].
+    pub functions: *const Function,
+    /// See [`Site`].
+    pub sites: *const Site,
+    /// See [`Loop`].
+    pub loops: *const Loop,
+    /// Bytes of `strings`.
+    pub n_strings: u32,
+    /// Number of `functions`.
+    pub n_functions: u32,
+    /// Number of `sites`.
+    pub n_sites: u32,
+    /// Number of `loops`.
+    pub n_loops: u32,
+}
+
+/// A function of the source, instrumented or inlined into one that is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// String: linkage name.
+    pub name: u32,
+    /// String: the name as people write it.
+    pub display: u32,
+    /// String: path of the source file; "" if unknown.
+    pub file: u32,
+    /// Line that it begins on; 0 if unknown.
+    pub line: u32,
+}
+
+/// A place in the source that accesses come from.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Site {
+    /// Index into the functions: the one that the place is written in.
+    pub function: u32,
+    /// String: path of the source file; "" if unknown.
+    pub file: u32,
+    /// 0 if unknown.
+    pub line: u32,
+    /// 0 if unknown.
+    pub column: u32,
+    /// 1-based index into the sites: the call that was replaced by the function's body. 0: the function was not inlined.
+    pub inlined_at: u32,
+    /// 1-based index into the loops: the innermost one around the instruction. 0: it is in none.
+    pub innermost: u32,
+}
+
+/// A loop of the compiled code.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Loop {
+    /// Index into the functions: the one that the loop is written in.
+    pub function: u32,
+    /// String: path of the source file; "" if unknown.
+    pub file: u32,
+    /// Line that it begins on; 0 if unknown.
+    pub line: u32,
+    /// 1 for an outermost one.
+    pub depth: u32,
+    /// 1-based index into the loops: the one around it. 0: none.
+    pub parent: u32,
 }
 
 /// What one entry of a segment stands for: bits 31..28 of [`Entry::what`].

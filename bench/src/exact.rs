@@ -136,7 +136,7 @@ impl Mixture {
     }
 
     fn chunk(&self) -> Chunk<'_> {
-        Chunk { references: &self.references, sites: &[], parts: &self.parts }
+        Chunk { references: &self.references, parts: &self.parts, ..Chunk::default() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use bf_postproc::{
     Cache, Scope, Share, Ways,
+    attribution::By,
     replay::{DinSize, Format as TraceFormat, Sample},
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -26,6 +27,8 @@ pub struct Arguments {
 pub enum Command {
     /// Say what a run did, against the caches of the machine it ran on
     Report(ReportArguments),
+    /// Show source with its misses
+    Annotate(AnnotateArguments),
     /// Ask what a hierarchy of caches would have done
     Query(QueryArguments),
     /// Ask about many caches, one at a time
@@ -96,18 +99,63 @@ pub struct Output {
 pub struct ReportArguments {
     #[command(flatten)]
     pub input: Input,
-    /// Hierarchy: run (that of the machine it ran on), this (of this computer), a name from `bf machines`, or FILE.json or FILE.toml
-    #[arg(long, default_value = "run")]
-    pub machine: String,
+    #[command(flatten)]
+    pub hierarchy: Hierarchy,
+    /// Break the figures down; for programs compiled with -bf-by-func or run with BF_BY_PLACE=1
+    #[arg(long, value_enum)]
+    pub by: Option<ByArgument>,
+    /// With --by: the figure that rows are sorted by, as JSON names them; without: misses of the last level
+    #[arg(long, value_name = "FIGURE", requires = "by")]
+    pub sort: Option<String>,
+    /// With --by: how many rows; without: 30 in text, all in JSON and CSV
+    #[arg(long, value_name = "N", requires = "by")]
+    pub top: Option<usize>,
     #[command(flatten)]
     pub output: Output,
 }
 
-/// `bf query`
+/// `bf annotate`
 #[derive(Debug, Args)]
-pub struct QueryArguments {
+pub struct AnnotateArguments {
+    /// Profiles (*.bfp; several are taken as one; without any: the newest here) and source files (without any: the one with most misses)
+    #[arg(value_name = "PROFILE|SOURCE")]
+    pub files: Vec<PathBuf>,
+    /// Show whole files, not only what is near lines with figures
+    #[arg(long)]
+    pub whole: bool,
+    /// Use the intact parts of damaged profiles
+    #[arg(long)]
+    pub salvage: bool,
     #[command(flatten)]
-    pub input: Input,
+    pub hierarchy: Hierarchy,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// What to break figures down by.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ByArgument {
+    /// Functions, with what was inlined into them
+    Function,
+    /// Lines of source
+    Line,
+    /// Innermost loops
+    Loop,
+}
+
+impl From<ByArgument> for By {
+    fn from(by: ByArgument) -> Self {
+        match by {
+            ByArgument::Function => Self::Function,
+            ByArgument::Line => Self::Line,
+            ByArgument::Loop => Self::Loop,
+        }
+    }
+}
+
+/// Which caches are asked about, and which references.
+#[derive(Debug, Args)]
+pub struct Hierarchy {
     /// A level, nearest first: NAME=SIZE:WAYS[:LINE][:private|shared][:hashed][:exclusive], such as L1=32K:8
     #[arg(long = "cache", value_name = "CACHE", conflicts_with = "machine")]
     pub caches: Vec<Cache>,
@@ -117,6 +165,15 @@ pub struct QueryArguments {
     /// Count only references made under this tag of bf_tag; may be given several times
     #[arg(long = "tag", value_name = "NAME")]
     pub tags: Vec<String>,
+}
+
+/// `bf query`
+#[derive(Debug, Args)]
+pub struct QueryArguments {
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub hierarchy: Hierarchy,
     /// Divide the threads of a shared level into groups with a cache each: LEVEL=0-3,4-7, or L2=0+2,1+3 (an estimate)
     #[arg(long = "share", value_name = "LEVEL=GROUPS")]
     pub shares: Vec<Share>,

@@ -116,7 +116,7 @@ fn newest() -> Result<PathBuf, Failure> {
 }
 
 /// `*.bfp`, or, as descendants of a process may have it, `*.bfp.<number>`.
-fn is_profile_name(path: &Path) -> bool {
+pub fn is_profile_name(path: &Path) -> bool {
     let is_bfp = |path: &Path| path.extension().is_some_and(|extension| extension == "bfp");
     let numbered =
         path.extension().is_some_and(|extension| extension.as_encoded_bytes().iter().all(u8::is_ascii_digit));

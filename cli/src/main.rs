@@ -5,7 +5,9 @@
 //! and files.
 #![forbid(unsafe_code)]
 
+mod annotate;
 mod args;
+mod by;
 mod counters;
 mod failure;
 mod generate;
@@ -31,6 +33,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Report(arguments) => report::command(&arguments),
+        Command::Annotate(arguments) => annotate::command(&arguments),
         Command::Query(arguments) => query::command(&arguments),
         Command::Sweep(arguments) => sweep::command(&arguments),
         Command::Merge(arguments) => merge::command(&arguments),

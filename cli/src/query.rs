@@ -1,14 +1,14 @@
 //! `bf query`
 
 use crate::{
-    args::{QueryArguments, QueryItem},
+    args::{Hierarchy, QueryArguments, QueryItem},
     failure::Failure,
     input::{self, Loaded},
     machine,
     output::{number, percent, print, row, table},
 };
 use bf_postproc::{
-    Answer, LevelAnswer, Query,
+    Answer, Cache, LevelAnswer, Query,
     sampled::Interval,
     share::{self, Threads},
     size,
@@ -18,29 +18,33 @@ use serde_json::Value;
 /// Answers a hierarchy for every profile.
 pub fn command(arguments: &QueryArguments) -> Result<(), Failure> {
     // A wrong hierarchy is refused before a large profile is read.
-    bf_postproc::query::check_order(&arguments.caches).map_err(|error| Failure::Usage(error.to_string()))?;
-    if !arguments.caches.is_empty() {
-        let divided = share::check(&arguments.shares, &arguments.caches);
+    let caches = &arguments.hierarchy.caches;
+    bf_postproc::query::check_order(caches).map_err(|error| Failure::Usage(error.to_string()))?;
+    if !caches.is_empty() {
+        let divided = share::check(&arguments.shares, caches);
         divided.map_err(|error| Failure::Usage(error.to_string()))?;
     }
     let mut answers = Vec::new();
     for loaded in input::load(&arguments.input)? {
-        let (levels, label) = if arguments.caches.is_empty() {
-            let selector = arguments.machine.as_deref().unwrap_or("run");
-            let hierarchy = machine::resolve(selector, &loaded.profile)?;
-            (hierarchy.caches, Some(hierarchy.label))
-        } else {
-            (arguments.caches.clone(), None)
-        };
+        let (levels, label) = hierarchy(&arguments.hierarchy, &loaded)?;
         let question = Query {
             levels,
-            tags: arguments.tags.clone(),
+            tags: arguments.hierarchy.tags.clone(),
             by_thread: arguments.by == Some(QueryItem::Thread),
             shares: arguments.shares.clone(),
         };
         answers.push(answer(&loaded, &question, label)?);
     }
     print(arguments.output.format, &answers, arguments.input.each, text, rows)
+}
+
+/// The caches that the command line asks about, and what they are called together.
+pub fn hierarchy(asked: &Hierarchy, loaded: &Loaded) -> Result<(Vec<Cache>, Option<String>), Failure> {
+    if !asked.caches.is_empty() {
+        return Ok((asked.caches.clone(), None));
+    }
+    let hierarchy = machine::resolve(asked.machine.as_deref().unwrap_or("run"), &loaded.profile)?;
+    Ok((hierarchy.caches, Some(hierarchy.label)))
 }
 
 /// The answer of a hierarchy, with where everything came from.

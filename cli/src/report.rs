@@ -1,11 +1,10 @@
 //! `bf report`: the first page about a run.
 
 use crate::{
-    args::ReportArguments,
-    counters,
+    args::{Hierarchy, ReportArguments},
+    by, counters,
     failure::Failure,
     input::{self, Loaded},
-    machine,
     output::{counted, number, percent, print, row},
     query,
 };
@@ -87,9 +86,12 @@ struct CalleeReport {
 
 /// Reports on every profile.
 pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
+    if let Some(by) = arguments.by {
+        return by::command(arguments, by.into());
+    }
     let mut reports = Vec::new();
     for loaded in input::load(&arguments.input)? {
-        reports.push(report(&loaded, &arguments.machine)?);
+        reports.push(report(&loaded, &arguments.hierarchy)?);
     }
     let rows = |report: &Report| {
         let front = [("profiles", Value::from(report.profiles.join(" ")))];
@@ -98,16 +100,16 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
     print(arguments.output.format, &reports, arguments.input.each, text, rows)
 }
 
-fn report(loaded: &Loaded, selector: &str) -> Result<Report, Failure> {
-    let hierarchy = machine::resolve(selector, &loaded.profile)?;
+fn report(loaded: &Loaded, asked: &Hierarchy) -> Result<Report, Failure> {
+    let (caches, label) = query::hierarchy(asked, loaded)?;
     // A hierarchy that the profile was not recorded for is no reason to keep the rest back.
-    let (caches, refused) = answerable(&loaded.profile, &hierarchy.caches);
+    let (caches, refused) = answerable(&loaded.profile, &caches);
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
-    let (query, query_error) =
-        match query::answer(loaded, &Query { levels: caches, ..Query::default() }, Some(hierarchy.label)) {
-            Ok(answer) => (Some(answer), None),
-            Err(error) => (None, Some(error.to_string())),
-        };
+    let question = Query { levels: caches, tags: asked.tags.clone(), ..Query::default() };
+    let (query, query_error) = match query::answer(loaded, &question, label) {
+        Ok(answer) => (Some(answer), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
     let (curve_line_bytes, curve) = curve::curve(&loaded.profile).unwrap_or_default();
     Ok(Report {
         schema: "bf.report/1",

@@ -1,6 +1,7 @@
 //! Accesses in program order, as they were recorded: what happens in a loop is not written out.
 
 use crate::shape::{Shape, What};
+use bf_stack::Item;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ pub struct Batch {
     /// Where the tag is to which single accesses are being added.
     singles: Option<usize>,
     accesses: u64,
+    /// Whether some shape that it knows is attributed to something.
+    attributed: bool,
 }
 
 /// What a batch knows of a shape.
@@ -244,6 +247,7 @@ impl Batch {
         let shape = shapes.shape(number);
         let simple = shape.plain && !shape.stream;
         let accesses = if simple { shape.steps.len() as u32 } else { Known::NONE };
+        self.attributed |= !shape.items.is_empty();
         self.shapes.push(shape);
         let known = Known { place: self.shapes.len() as u32, accesses };
         self.known[number as usize] = known;
@@ -252,7 +256,17 @@ impl Batch {
 
     /// Gives all accesses to `take`.
     pub fn for_each(&self, mut take: impl FnMut(Access)) {
+        self.for_each_item(|access, _| take(access));
+    }
+
+    /// The same, with what each is attributed to.
+    pub(crate) fn for_each_item(&self, mut take: impl FnMut(Access, Item)) {
         self.records().for_each(|record| record.for_each(&mut take));
+    }
+
+    /// Whether some shape that it knows is attributed to something.
+    pub(crate) fn is_attributed(&self) -> bool {
+        self.attributed
     }
 
     /// Accesses since the last `clear`.
@@ -296,12 +310,12 @@ impl Batch {
 
 impl Record<'_> {
     /// Gives all accesses to `take`.
-    pub(crate) fn for_each(self, take: &mut impl FnMut(Access)) {
+    pub(crate) fn for_each(self, take: &mut impl FnMut(Access, Item)) {
         match self {
             Self::Singles(words) => {
                 for single in words.as_chunks().0 {
                     let &[address, word] = single;
-                    take(Access { address, size: word >> 1, store: word & 1 != 0 });
+                    take(Access { address, size: word >> 1, store: word & 1 != 0 }, Item::NONE);
                 }
             }
             Self::Shaped { shape, words, .. } => {
@@ -312,8 +326,9 @@ impl Record<'_> {
 }
 
 /// The accesses of one iteration, the only one outside of streams.
-fn steps(shape: &Shape, words: &[u64], iteration: u64, take: &mut impl FnMut(Access)) {
+fn steps(shape: &Shape, words: &[u64], iteration: u64, take: &mut impl FnMut(Access, Item)) {
     for step in &shape.steps {
+        let mut take = |access| take(access, step.item);
         let word = |index: u32| words[(step.word + index) as usize];
         if word(0) == 0 {
             continue;
@@ -327,11 +342,11 @@ fn steps(shape: &Shape, words: &[u64], iteration: u64, take: &mut impl FnMut(Acc
             What::StoreRange => Access::new(address, word(1), true),
             What::Copy if word(1) == 0 => None,
             What::Copy => {
-                copy(word(0), word(1), word(2), &mut *take);
+                copy(word(0), word(1), word(2), &mut take);
                 None
             }
         };
-        access.into_iter().for_each(&mut *take);
+        access.into_iter().for_each(&mut take);
     }
 }
 

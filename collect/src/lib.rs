@@ -16,7 +16,7 @@ mod stacks;
 mod sync;
 
 pub use batch::{Access, Batch, Shapes};
-pub use bf_stack::{Bucket, Instructions, Limits};
+pub use bf_stack::{Bucket, Instructions, Item, Limits};
 pub use sample::Sample;
 pub use session::{Config, Order, Session, Snapshot};
 pub use shape::{Shape, Step, What};

@@ -4,7 +4,7 @@
 
 use crate::batch::{Access, Batch, Record};
 use crate::shape::{Shape, Step, What};
-use bf_stack::{Chunk, Part, Reference};
+use bf_stack::{Chunk, Item, Part, Reference};
 
 /// References handed to an engine at a time, or a few more: bounds the scratch space whatever the length of a range.
 const CHUNK: usize = 4096;
@@ -17,6 +17,7 @@ const FEW: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     references: Vec<Reference>,
+    items: Vec<Item>,
     parts: Vec<Part>,
     stream: Vec<u64>,
 }
@@ -24,11 +25,24 @@ pub(crate) struct Scratch {
 impl Batch {
     /// The references to lines of `1 << shift` bytes, in order, in chunks.
     pub(crate) fn references(&self, shift: u32, scratch: &mut Scratch, feed: impl FnMut(Chunk<'_>)) {
-        let Scratch { references, parts, stream } = scratch;
+        let Scratch { references, items, parts, stream } = scratch;
         references.clear();
+        items.clear();
         parts.clear();
-        let mut writer =
-            Writer { shift, references, parts, divided: 0, piece: 0, times: 0, written: 0, of: None, feed };
+        let attributed = self.is_attributed();
+        let mut writer = Writer {
+            shift,
+            attributed,
+            references,
+            items,
+            parts,
+            divided: 0,
+            piece: 0,
+            times: 0,
+            written: 0,
+            of: None,
+            feed,
+        };
         for record in self.records() {
             match record {
                 Record::Shaped { shape, words, whole: true, .. } if shape.plain && shape.stream => {
@@ -39,7 +53,7 @@ impl Batch {
                 Record::Shaped { shape, index, words, whole: true } if shape.plain => writer.once(shape, index, words),
                 _ => {
                     writer.end_piece();
-                    record.for_each(&mut |access| writer.single(access));
+                    record.for_each(&mut |access, item| writer.single(access, item));
                 }
             }
         }
@@ -50,7 +64,11 @@ impl Batch {
 /// Writes references, the last ones a piece that may repeat.
 struct Writer<'a, F> {
     shift: u32,
+    /// Whether items are written too.
+    attributed: bool,
     references: &'a mut Vec<Reference>,
+    /// One for each reference, or none.
+    items: &'a mut Vec<Item>,
     parts: &'a mut Vec<Part>,
     /// How many of the references are in `parts`.
     divided: usize,
@@ -65,13 +83,16 @@ struct Writer<'a, F> {
 
 impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
     /// One access that is not part of a piece.
-    fn single(&mut self, access: Access) {
+    fn single(&mut self, access: Access, item: Item) {
         let last = (access.address + (access.size - 1)) >> self.shift;
         for line in access.address >> self.shift..=last {
             if self.references.len() >= CHUNK {
                 self.hand_on();
             }
             self.references.push(Reference::new(line, access.store));
+            if self.attributed {
+                self.items.push(item);
+            }
         }
         self.piece = self.references.len();
     }
@@ -90,7 +111,7 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
                 self.piece = begin;
                 return;
             }
-            self.references.truncate(begin);
+            self.truncate(begin);
             self.times += 1;
             if self.times == u32::MAX {
                 self.end_piece();
@@ -114,7 +135,12 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
             let times = self.same_lines(shape, words, left.min(u32::MAX.into()));
             let len = self.references.len() - self.piece;
             if (times as usize - 1).saturating_mul(len) < FEW {
-                (1..times).for_each(|_| self.references.extend_from_within(self.piece..self.piece + len));
+                for _ in 1..times {
+                    self.references.extend_from_within(self.piece..self.piece + len);
+                    if self.attributed {
+                        self.items.extend_from_within(self.piece..self.piece + len);
+                    }
+                }
             } else {
                 self.times = times as u32;
             }
@@ -166,9 +192,13 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
             self.parts.push(Part { len: (end - self.divided) as u32, times: 1 });
         }
         if end > 0 {
-            (self.feed)(Chunk { references: &self.references[..end], parts: self.parts, ..Chunk::default() });
+            let items = self.items.get(..end).unwrap_or_default();
+            (self.feed)(Chunk { references: &self.references[..end], items, parts: self.parts, ..Chunk::default() });
         }
         self.references.drain(..end);
+        if self.attributed {
+            self.items.drain(..end);
+        }
         self.parts.clear();
         (self.divided, self.piece) = (0, 0);
     }
@@ -187,7 +217,17 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
         if crosses != 0 {
             self.references.truncate(begin);
             self.crossing(shape, words);
+        } else if self.attributed {
+            match shape.items.as_slice() {
+                [] => self.items.resize(self.references.len(), Item::NONE),
+                items => self.items.extend_from_slice(items),
+            }
         }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.references.truncate(len);
+        self.items.truncate(len);
     }
 
     /// The same for steps of which some cross lines.
@@ -196,6 +236,9 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
             let (address, size, store) = at(step, words);
             let last = address.saturating_add(size - 1) >> self.shift;
             self.references.extend((address >> self.shift..=last).map(|line| Reference::new(line, store)));
+            if self.attributed {
+                self.items.resize(self.references.len(), step.item);
+            }
         }
     }
 
@@ -263,19 +306,23 @@ mod tests {
         Known(shapes.into_iter().map(|shape| Arc::new(shape.unwrap())).collect())
     }
 
-    type Written = Vec<(u64, bool)>;
+    /// Lines, whether they are stored to, and items.
+    type Written = Vec<(u64, bool, u16)>;
 
     /// The references as they are handed on, and how many of them were written.
     fn chunked(batch: &Batch, shift: u32) -> (Written, usize) {
         let (mut all, mut written) = (Vec::new(), 0);
         batch.references(shift, &mut Scratch::default(), |chunk| {
             written += chunk.references.len();
-            let mut rest = chunk.references;
+            let items = chunk.items.iter().map(|item| item.0).chain(std::iter::repeat(0));
+            let written: Vec<_> =
+                chunk.references.iter().zip(items).map(|(r, item)| (r.line(), r.is_store(), item)).collect();
+            let mut rest = written.as_slice();
             let whole = [Part { len: rest.len() as u32, times: 1 }];
             for part in if chunk.parts.is_empty() { &whole[..] } else { chunk.parts } {
                 let (piece, after) = rest.split_at(part.len as usize);
                 for _ in 0..part.times {
-                    all.extend(piece.iter().map(|r| (r.line(), r.is_store())));
+                    all.extend_from_slice(piece);
                 }
                 rest = after;
             }
@@ -287,9 +334,9 @@ mod tests {
     /// The references by the definition, access by access.
     fn flat(batch: &Batch, shift: u32) -> Written {
         let mut all = Vec::new();
-        batch.for_each(|a| {
+        batch.for_each_item(|a, item| {
             let last = (a.address + (a.size - 1)) >> shift;
-            all.extend((a.address >> shift..=last).map(|line| (line, a.store)));
+            all.extend((a.address >> shift..=last).map(|line| (line, a.store, item.0)));
         });
         all
     }
@@ -301,11 +348,11 @@ mod tests {
     }
 
     const fn load(word: u32, offset: i32, size: u32) -> Step {
-        Step { word, offset, what: What::Load(size) }
+        Step { word, offset, what: What::Load(size), item: Item((word % 3) as u16) }
     }
 
     const fn store(word: u32, offset: i32, size: u32) -> Step {
-        Step { word, offset, what: What::Store(size) }
+        Step { word, offset, what: What::Store(size), item: Item((word % 3) as u16) }
     }
 
     #[test]
@@ -314,8 +361,8 @@ mod tests {
         let words: Vec<_> =
             (0..101).flat_map(|i| [1, 0x1000 + i % 50, if i < 100 { 0x2000 } else { 0x2040 }]).collect();
         let (all, written) = chunked(&recorded(&mut known, &words), 6);
-        let (a, b) = ((0x40, false), (0x80, true));
-        assert_eq!(all, [[a, b].repeat(100), vec![a, (0x81, true)]].concat());
+        let (a, b) = ((0x40, false, 1), (0x80, true, 2));
+        assert_eq!(all, [[a, b].repeat(100), vec![a, (0x81, true, 2)]].concat());
         // A few of them were written out before it was worth while.
         assert_eq!(written, 2 + FEW + 2);
     }
@@ -343,7 +390,7 @@ mod tests {
         let mut known = known(vec![Shape::stream(4, vec![load(2, 0, 8)])]);
         let batch = recorded(&mut known, &[1, 60_000, 0x1000, 0, 1, 0, 0x1000, 8, 1, 5, 0, 8]);
         assert_eq!(batch.accesses(), 60_000);
-        assert_eq!(chunked(&batch, 6), (vec![(64, false); 60_000], 1));
+        assert_eq!(chunked(&batch, 6), (vec![(64, false, 2); 60_000], 1));
     }
 
     #[test]
@@ -369,8 +416,8 @@ mod tests {
         assert_eq!(batch.append(words.into_iter(), &mut known, &mut take), 8);
         take(&mut batch);
         assert_eq!(accesses, 2 + (2 << 20));
-        let expected = (0..2 << 20).map(|i| ((0x1_0000 + 8 * i) >> 6, false));
-        assert!(lines.iter().copied().eq([(1, true)].into_iter().chain(expected).chain([(2, true)])));
+        let expected = (0..2 << 20).map(|i| ((0x1_0000 + 8 * i) >> 6, false, 2));
+        assert!(lines.iter().copied().eq([(1, true, 1)].into_iter().chain(expected).chain([(2, true, 1)])));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::convert;
 use bf_profile::{LineData, Owner, References, SampledLines, Sampling, StackData};
-use bf_stack::{Bucket, Chunk, Engine, Limits, Part, Reference, Stack};
+use bf_stack::{Bucket, Chunk, Counted, Engine, Limits, Part, Reference, Stack};
 
 /// Eight groups: enough for a standard error, and few enough that each has lines to speak of.
 const GROUP_BITS: u32 = 3;
@@ -164,7 +164,7 @@ impl Group {
             let Self { engine, references, parts, .. } = self;
             // Pieces that occur once each are what a chunk without pieces is.
             let parts = if parts.iter().all(|part| part.times == 1) { &[][..] } else { parts };
-            engine.feed_chunk(Chunk { references, sites: &[], parts }, bucket);
+            engine.feed_chunk(Chunk { references, parts, ..Chunk::default() }, bucket);
             self.references.clear();
             self.parts.clear();
             self.part = usize::MAX;
@@ -243,7 +243,7 @@ impl Sampled {
         data.references.extend(counted.map(|(bucket, &count)| References { owner, tag: tag(Bucket(bucket)), count }));
         for (groups, all) in [(&self.sets, &mut data.sets), (&self.full, &mut data.full)] {
             for (group, data) in groups.iter().zip(all) {
-                data.stacks.extend(stacks(owner, &group.engine));
+                data.stacks.extend(stacks(owner, group.engine.counted()));
             }
         }
     }
@@ -255,11 +255,11 @@ pub(crate) fn tag(bucket: Bucket) -> u32 {
 }
 
 /// What an engine counted, as the profile has it.
-pub(crate) fn stacks(owner: Owner, engine: &Stack) -> impl Iterator<Item = StackData> {
-    engine.histograms().into_iter().map(move |(bucket, histograms)| StackData {
+pub(crate) fn stacks(owner: Owner, counted: Vec<Counted>) -> impl Iterator<Item = StackData> {
+    counted.into_iter().map(move |counted| StackData {
         owner,
-        tag: tag(bucket),
-        histograms: convert::histograms(histograms),
+        tag: tag(counted.bucket),
+        histograms: convert::histograms(counted.all),
     })
 }
 
@@ -375,7 +375,7 @@ mod tests {
                 (0..*times).for_each(|_| whole.extend_from_slice(piece));
             }
             let sample = Sample::one_in(1).unwrap();
-            let found = sampled(sample, Chunk { references: &references, sites: &[], parts: &parts });
+            let found = sampled(sample, Chunk { references: &references, parts: &parts, ..Chunk::default() });
             prop_assert_eq!(found, sampled(sample, Chunk { references: &whole, ..Chunk::default() }));
         }
     }

@@ -16,7 +16,7 @@ use crate::references::Scratch;
 use crate::stacks::Stacks;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
 use crate::{Batch, Sample};
-use bf_profile::{LineCoherence, LineData, SampledLines};
+use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines};
 use bf_stack::{Bucket, Instructions, Limits};
 use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -34,6 +34,8 @@ pub struct Config {
     pub instructions: Option<Instructions>,
     /// In which order the batches of several slots are put.
     pub order: Order,
+    /// Whether histograms are kept by item too. Not if lines are sampled.
+    pub by_item: bool,
 }
 
 /// How batches of several slots are put in one order, for the global stacks and for what slots do to each other's.
@@ -49,7 +51,14 @@ pub enum Order {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { line_sizes: vec![64], limits: Limits::default(), sample: None, instructions: None, order: Order::Time }
+        Self {
+            line_sizes: vec![64],
+            limits: Limits::default(),
+            sample: None,
+            instructions: None,
+            order: Order::Time,
+            by_item: false,
+        }
     }
 }
 
@@ -70,6 +79,8 @@ pub struct Snapshot {
     pub sampled: Vec<SampledLines>,
     /// What slots did to each other, if there are several and lines are not sampled.
     pub coherence: Vec<LineCoherence>,
+    /// The line data broken down by item; empty if that was not asked for.
+    pub items: Vec<ItemLines>,
     /// Slots that made at least one access, counted or not.
     pub threads: u32,
     /// Counted accesses.
@@ -472,7 +483,15 @@ impl Snapshot {
         let whole = |&line_bytes: &u32| LineData { line_bytes, max_set_bits, max_ways, stacks: Vec::new() };
         let sizes = config.line_sizes.iter();
         match config.sample {
-            None => Self { lines: sizes.map(whole).collect(), ..Self::default() },
+            None => {
+                let items = sizes.clone().filter(|_| config.by_item).map(|&line_bytes| ItemLines {
+                    line_bytes,
+                    max_set_bits,
+                    max_ways,
+                    stacks: Vec::new(),
+                });
+                Self { items: items.collect(), lines: sizes.map(whole).collect(), ..Self::default() }
+            }
             Some(sample) => {
                 let sampled = sizes.map(|&line_bytes| sample.empty(line_bytes, config.limits)).collect();
                 Self { sampled, ..Self::default() }

@@ -1,9 +1,13 @@
 //! What is the same for every record of one place in a program.
 
+use bf_stack::Item;
+
 /// The form of a record: which words it has and which accesses they stand for. Word 0 is its header.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     pub(crate) steps: Vec<Step>,
+    /// Items of the steps; empty if they are all [`Item::NONE`].
+    pub(crate) items: Vec<Item>,
     /// The words that are steps' first, each once.
     pub(crate) places: Vec<u32>,
     pub(crate) words: u32,
@@ -21,6 +25,8 @@ pub struct Step {
     pub offset: i32,
     /// What happens there.
     pub what: What,
+    /// What its references are attributed to.
+    pub item: Item,
 }
 
 /// What a step does.
@@ -72,7 +78,7 @@ impl Shape {
     /// A record of `words` words that stands for nothing.
     #[must_use]
     pub const fn empty(words: u32) -> Self {
-        Self { steps: Vec::new(), places: Vec::new(), words, stream: false, plain: true }
+        Self { steps: Vec::new(), items: Vec::new(), places: Vec::new(), words, stream: false, plain: true }
     }
 
     fn new(words: u32, steps: Vec<Step>, stream: bool) -> Option<Self> {
@@ -86,7 +92,9 @@ impl Shape {
         let mut places: Vec<_> = steps.iter().map(|step| step.word).collect();
         places.sort_unstable();
         places.dedup();
-        Some(Self { steps, places, words, stream, plain })
+        let items: Vec<_> = steps.iter().map(|step| step.item).collect();
+        let items = if items.iter().all(|&item| item == Item::NONE) { Vec::new() } else { items };
+        Some(Self { steps, items, places, words, stream, plain })
     }
 
     /// How often the steps of a record happen.

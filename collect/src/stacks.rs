@@ -5,8 +5,8 @@ use crate::references::Scratch;
 use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
-use bf_profile::Owner;
-use bf_stack::{Engine, Stack};
+use bf_profile::{ItemStack, Owner};
+use bf_stack::{Counted, Engine, Stack};
 
 /// What is kept of one line size.
 #[derive(Clone, Debug)]
@@ -109,6 +109,7 @@ impl Stacks {
     pub(crate) fn add_to(&self, owner: Owner, first: usize, snapshot: &mut Snapshot) {
         let mut coherence = snapshot.coherence.iter_mut().skip(first);
         let (mut whole, mut parts) = (snapshot.lines.iter_mut().skip(first), snapshot.sampled.iter_mut().skip(first));
+        let mut items = snapshot.items.iter_mut().skip(first);
         for kept in &self.kept {
             match kept {
                 Kept::Whole(engine) => {
@@ -118,7 +119,13 @@ impl Stacks {
                     {
                         coherence.slots.extend(convert::coherence(slot, engine, coherence.max_set_bits));
                     }
-                    whole.next().into_iter().for_each(|data| data.stacks.extend(sample::stacks(owner, engine)));
+                    let mut counted = engine.counted();
+                    if let Some(data) = items.next() {
+                        data.stacks.extend(by_item(owner, &mut counted));
+                    }
+                    if let Some(data) = whole.next() {
+                        data.stacks.extend(sample::stacks(owner, counted));
+                    }
                 }
                 Kept::Sampled(sampled) => {
                     snapshot.dropped += sampled.dropped();
@@ -127,4 +134,16 @@ impl Stacks {
             }
         }
     }
+}
+
+/// What each item has of what was counted, taken out of it.
+fn by_item(owner: Owner, counted: &mut [Counted]) -> Vec<ItemStack> {
+    let mut stacks = Vec::new();
+    for Counted { bucket, items, .. } in counted {
+        for (item, histograms) in std::mem::take(items) {
+            let (tag, histograms) = (sample::tag(*bucket), convert::histograms(histograms));
+            stacks.push(ItemStack { owner, tag, item: item.0.into(), histograms });
+        }
+    }
+    stacks
 }

@@ -41,7 +41,7 @@ impl Access {
             Self::Copy { .. } => (Op::Copy.what(0), 1),
             Self::Lanes(lanes) => (lanes.op.what(lanes.size), lanes.count),
         };
-        (0..count).map(move |lane| Entry { what, word: word + lane, offset })
+        (0..count).map(move |lane| Entry { what, word: word + lane, offset, site: 0 })
     }
 
     /// Words it takes in the buffer.

@@ -12,6 +12,7 @@ mod libc;
 mod llvm;
 mod names;
 mod options;
+mod places;
 mod segment;
 mod tables;
 mod vector;
@@ -129,7 +130,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     if functions.is_empty() {
         return counts;
     }
-    let mut tables = tables::Tables::new(module);
+    let mut tables = tables::Tables::new(module, analyses);
     let emitter = emit::Emitter::new(module, module.builder());
     let new_counter = || count::Counter::new(module, analyses, builder.mark_kind(), &emitter, options.extra);
     let mut counter = (!options.no_counters).then(new_counter);
@@ -141,7 +142,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
             emitter.keep_allocas_in_entry(*function);
         }
         counts.slots += counter.as_mut().map_or(0, |counter| counter.write(*function, &slots));
-        let headers: Vec<_> = segments.iter().map(|segment| tables.segment(segment)).collect();
+        let headers: Vec<_> = segments.iter().map(|segment| tables.segment(*function, segment)).collect();
         // Last first: a split moves what follows in its block, which then is only the segment itself.
         for (segment, header) in segments.iter().zip(headers).rev() {
             emitter.segment(*function, segment, header);

@@ -7,6 +7,7 @@
 mod analyses;
 mod builder;
 mod module;
+mod origin;
 mod values;
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -20,6 +21,7 @@ use llvm_sys_22 as sys;
 
 pub(crate) use analyses::Analyses;
 pub(crate) use builder::Builder;
+pub(crate) use origin::{Location, Loop, Subprogram};
 use sys::core::*;
 pub(crate) use sys::prelude::LLVMModuleRef;
 use sys::prelude::{LLVMBasicBlockRef, LLVMBuilderRef, LLVMContextRef, LLVMMetadataRef, LLVMTypeRef, LLVMValueRef};
@@ -57,6 +59,11 @@ unsafe extern "C" {
         strides: *mut LLVMValueRef,
         iterations: *mut LLVMValueRef,
     ) -> LLVMValueRef;
+    fn bf_shim_loop(analyses: *mut c_void, block: LLVMBasicBlockRef) -> *mut c_void;
+    fn bf_shim_loop_parent(inner: *mut c_void) -> *mut c_void;
+    fn bf_shim_loop_start(of: *mut c_void) -> LLVMMetadataRef;
+    fn bf_shim_subprogram(location: LLVMMetadataRef) -> LLVMMetadataRef;
+    fn bf_shim_subprogram_name(subprogram: LLVMMetadataRef, linkage: bool, length: *mut usize) -> *const c_char;
 }
 
 /// Index of a function's own attributes, as opposed to those of its result (0) and parameters (1..).

@@ -1,5 +1,6 @@
 //! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
-//! `-bf-counters-only`, `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`, `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
+//! `-bf-by-func`, `-bf-counters-only`, `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`,
+//! `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
 //!
 //! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, with the words
 //! and quotes of a shell, as in an `@file`, and `BF_PASS_OPTS`, which the wrapper fills from its command line, one option
@@ -30,6 +31,8 @@ pub(crate) struct Options {
     pub(crate) max_set_bits: u32,
     /// 0: the runtime's default.
     pub(crate) max_ways: u32,
+    /// Keep histograms by place in the source.
+    pub(crate) by_function: bool,
     /// Record every iteration of every loop by itself.
     pub(crate) no_streams: bool,
     /// Count instructions, and record no accesses.
@@ -86,6 +89,7 @@ impl Options {
             }
             "bf-max-set-bits" => self.max_set_bits = number(name, wanted()?, 24)?,
             "bf-max-ways" => self.max_ways = number(name, wanted()?, 255)?,
+            "bf-by-func" => self.by_function = alone()?,
             "bf-no-streams" => self.no_streams = alone()?,
             "bf-counters-only" => self.counters_only = alone()?,
             "bf-no-counters" => self.no_counters = alone()?,
@@ -163,6 +167,7 @@ mod tests {
             "-bf-inst-mix",
             "-bf-inst-deps",
             "-bf-vectors",
+            "-bf-by-func",
             "-bf-disable",
             "-bf-include=main,f*",
             "-bf-exclude=free",
@@ -173,6 +178,7 @@ mod tests {
         assert!(options.verbose && options.disable && options.no_streams);
         assert!(options.counters_only && options.no_counters);
         assert_eq!(options.extra, Extra { types: true, mix: true, deps: true, vectors: true });
+        assert!(options.by_function);
         assert!(options.include.matches("foo") && !options.include.matches("go"));
         assert!(options.exclude.matches("free"));
     }

@@ -32,10 +32,14 @@ pub(crate) struct Segment {
     /// [`bf_abi::Segment::ONCE`] or [`bf_abi::Segment::STREAM`].
     pub(crate) kind: u32,
     pub(crate) entries: Vec<Entry>,
+    /// For each entry the instruction that it describes.
+    pub(crate) origins: Vec<Value>,
     /// In program order.
     pub(crate) writes: Vec<Write>,
     /// Where the reservation goes.
     pub(crate) start: Value,
+    /// The instruction that it begins with.
+    pub(crate) first: Value,
     /// The words it has.
     pub(crate) words: u32,
     /// The function it ends in a direct call of, if this module only declares that function.
@@ -59,9 +63,16 @@ pub(crate) enum Content {
 }
 
 impl Segment {
-    const fn new(start: Value) -> Self {
+    fn new(start: Value) -> Self {
         let kind = bf_abi::Segment::ONCE;
-        Self { kind, entries: Vec::new(), writes: Vec::new(), start, words: 1, callee: None }
+        let (entries, origins, writes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { kind, entries, origins, writes, start, first: start, words: 1, callee: None }
+    }
+
+    /// Adds what an instruction does.
+    fn describe(&mut self, instruction: Value, entries: impl Iterator<Item = Entry>) {
+        self.entries.extend(entries);
+        self.origins.resize(self.entries.len(), instruction);
     }
 
     fn write(&mut self, before: Value, words: u32, content: Content) {
@@ -158,15 +169,15 @@ impl Cutter {
     /// Adds an access to a segment.
     fn add(&self, function: Value, to: &mut Segment, shared: &mut Vec<Shared>, before: Value, access: Access) {
         let Access::One { address, .. } = access else {
-            to.entries.extend(access.entries(to.words, 0));
+            to.describe(before, access.entries(to.words, 0));
             return to.write(before, access.words(), Content::Access(access));
         };
         let distance = |from, to| self.analyses.distance(function, from, to);
         if let Some((word, offset)) = Shared::find(shared, distance, address) {
-            return to.entries.extend(access.entries(word, offset));
+            return to.describe(before, access.entries(word, offset));
         }
         let (value, offset) = self.value(address);
-        to.entries.extend(access.entries(to.words, offset));
+        to.describe(before, access.entries(to.words, offset));
         shared.push(Shared { word: to.words, address, offset: offset.into() });
         to.write(before, 1, Content::Value(value));
     }
@@ -183,7 +194,7 @@ impl Cutter {
 
     /// The loop that a block is, as one segment before it.
     fn stream(&self, function: Value, block: Block) -> Option<Segment> {
-        let mut entries = Vec::new();
+        let (mut entries, mut origins) = (Vec::new(), Vec::new());
         let mut shared: Vec<Shared> = Vec::new();
         for instruction in block.instructions() {
             let is_call = instruction.instruction() == Instruction::Call;
@@ -203,6 +214,7 @@ impl Cutter {
                     (word, 0)
                 });
                 entries.extend(access.entries(word, offset));
+                origins.resize(entries.len(), instruction);
             }
         }
         let words = bf_abi::Segment::COUNT_WORD + 1 + 2 * shared.len() as u32;
@@ -211,7 +223,8 @@ impl Cutter {
         }
         let addresses: Vec<_> = shared.iter().map(|shared| shared.address).collect();
         let course = self.analyses.course(block, &addresses)?;
-        let mut segment = Segment { kind: bf_abi::Segment::STREAM, entries, ..Segment::new(course.before) };
+        let (kind, first) = (bf_abi::Segment::STREAM, origins[0]);
+        let mut segment = Segment { kind, entries, origins, first, ..Segment::new(course.before) };
         let places = course.places.into_iter().flat_map(|(first, stride)| [first, stride]);
         for value in [course.iterations].into_iter().chain(places) {
             segment.write(course.before, 1, Content::Value(value));

@@ -8,6 +8,7 @@
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/Demangle/Demangle.h"
+#include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/MDBuilder.h"
@@ -244,5 +245,29 @@ LLVMValueRef bf_shim_stream(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Bloc
   for (unsigned I = 0; I < N; I++)
     Strides[I] = wrap(Expander.expandCodeFor(Expressions[1 + I], Word, Before->getIterator()));
   return wrap(Before);
+}
+
+// The innermost loop that a block is in; null if it is in none.
+void *bf_shim_loop(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Block) {
+  BasicBlock *B = unwrap(Block);
+  return FAM->getResult<LoopAnalysis>(*B->getParent()).getLoopFor(B);
+}
+
+void *bf_shim_loop_parent(void *Inner) { return static_cast<Loop *>(Inner)->getParentLoop(); }
+
+// Where the source says that the loop begins; null if that is not known.
+LLVMMetadataRef bf_shim_loop_start(void *L) { return wrap(static_cast<Loop *>(L)->getStartLoc().get()); }
+
+// The function that a location is written in.
+LLVMMetadataRef bf_shim_subprogram(LLVMMetadataRef Location) {
+  return wrap(unwrap<DILocation>(Location)->getScope()->getSubprogram());
+}
+
+// The name of a function, as the linker or as people know it; not terminated.
+const char *bf_shim_subprogram_name(LLVMMetadataRef Subprogram, bool Linkage, size_t *Length) {
+  auto *S = unwrap<DISubprogram>(Subprogram);
+  StringRef Name = Linkage ? S->getLinkageName() : S->getName();
+  *Length = Name.size();
+  return Name.data();
 }
 }

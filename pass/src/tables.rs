@@ -6,8 +6,9 @@ use std::ffi::{CStr, CString};
 
 use bf_abi::{ABI_VERSION, Entry, REGISTER_SYMBOL, SEGMENT_ALIGN};
 
-use crate::llvm::{Builder, Module, Type, Value};
+use crate::llvm::{Analyses, Builder, Module, Type, Value};
 use crate::options::Options;
+use crate::places::Places;
 use crate::segment::Segment;
 
 /// Priority of the constructor that registers the module: before those that programs can ask for.
@@ -21,14 +22,16 @@ pub(crate) struct Tables {
     functions: Vec<String>,
     callees: Vec<String>,
     callee_numbers: HashMap<String, u32>,
+    places: Places,
 }
 
 impl Tables {
-    pub(crate) fn new(module: Module) -> Self {
+    pub(crate) fn new(module: Module, analyses: Analyses) -> Self {
         let ty = module_type(module);
         let global = module.add_private(c"bf.module", ty);
         let (functions, callees) = (Vec::new(), Vec::new());
-        Self { module, global, ty, functions, callees, callee_numbers: HashMap::new() }
+        let places = Places::new(module, analyses);
+        Self { module, global, ty, functions, callees, callee_numbers: HashMap::new(), places }
     }
 
     /// Adds the name of an instrumented function.
@@ -36,15 +39,17 @@ impl Tables {
         self.functions.push(name);
     }
 
-    /// The static description of a segment: a [`bf_abi::Segment`] with its entries behind it.
-    pub(crate) fn segment(&mut self, segment: &Segment) -> Value {
+    /// The static description of a segment of a function: a [`bf_abi::Segment`] with its entries behind it.
+    pub(crate) fn segment(&mut self, function: Value, segment: &Segment) -> Value {
         let callee = segment.callee.map_or(0, |callee| self.callee_number(callee.name()));
+        let sites: Vec<_> = segment.origins.iter().map(|&origin| self.places.site(function, origin)).collect();
+        let site = self.places.site(function, segment.first);
         let number = |value: u32| self.module.int(32, value.into());
-        let entry = |entry: &Entry| {
+        let entry = |(entry, &site): (&Entry, &u32)| {
             let offset = self.module.int(32, u64::from(entry.offset.cast_unsigned()));
-            self.module.struct_of(&[number(entry.what), number(entry.word), offset])
+            self.module.struct_of(&[number(entry.what), number(entry.word), offset, number(site)])
         };
-        let entries: Vec<_> = segment.entries.iter().map(entry).collect();
+        let entries: Vec<_> = segment.entries.iter().zip(&sites).map(entry).collect();
         let fields = [
             number(0),
             number(entries.len() as u32),
@@ -52,7 +57,7 @@ impl Tables {
             number(callee),
             self.global,
             number(segment.kind),
-            number(0),
+            number(site),
             self.module.array_of(entry_type(self.module), &entries),
         ];
         let value = self.module.struct_of(&fields);
@@ -80,7 +85,7 @@ impl Tables {
         } else {
             self.constant(module.array_of(module.int_type(32), &sizes))
         };
-        let zeros: Vec<_> = core::iter::repeat_n(number(0), 5).collect();
+        let zeros: Vec<_> = core::iter::repeat_n(number(0), 4).collect();
         let fields = [
             number(size_of::<bf_abi::Module>() as u32),
             number(ABI_VERSION),
@@ -93,6 +98,8 @@ impl Tables {
             number(sizes.len() as u32),
             number(options.max_set_bits),
             number(options.max_ways),
+            number(if options.by_function { bf_abi::Module::BY_FUNCTION } else { 0 }),
+            self.places.finish(|value| self.constant(value)),
             module.array_of(module.int_type(32), &zeros),
         ];
         let value = module.struct_of(&fields);
@@ -144,7 +151,9 @@ fn module_type(module: Module) -> Type {
         number,
         number,
         number,
-        number.array(5),
+        number,
+        pointer,
+        number.array(4),
     ])
 }
 
@@ -157,7 +166,7 @@ fn segment_type(module: Module, entries: Type) -> Type {
 /// The type of a [`bf_abi::Entry`].
 fn entry_type(module: Module) -> Type {
     let number = module.int_type(32);
-    module.struct_type(&[number, number, number])
+    module.struct_type(&[number, number, number, number])
 }
 
 #[cfg(test)]
@@ -182,6 +191,8 @@ mod tests {
                 offset_of!(Abi, n_line_sizes),
                 offset_of!(Abi, max_set_bits),
                 offset_of!(Abi, max_ways),
+                offset_of!(Abi, flags),
+                offset_of!(Abi, places),
                 offset_of!(Abi, reserved),
                 size_of::<Abi>(),
             ];
@@ -202,7 +213,7 @@ mod tests {
                 offset_of!(Abi, callee),
                 offset_of!(Abi, module),
                 offset_of!(Abi, kind),
-                offset_of!(Abi, reserved),
+                offset_of!(Abi, site),
             ];
             assert_eq!(layout[..7], fields);
             // The entries follow the struct, wherever that ends.
@@ -213,7 +224,8 @@ mod tests {
     #[test]
     fn an_entry_is_laid_out_as_the_runtime_reads_it() {
         Module::with_empty(|module| {
-            let fields = [offset_of!(Entry, what), offset_of!(Entry, word), offset_of!(Entry, offset)];
+            let fields =
+                [offset_of!(Entry, what), offset_of!(Entry, word), offset_of!(Entry, offset), offset_of!(Entry, site)];
             assert_eq!(module.layout(entry_type(module)), [&fields[..], &[size_of::<Entry>()]].concat());
         });
     }

@@ -131,6 +131,12 @@ pub enum QueryError {
     /// The processes of a merged profile were recorded with different line sizes.
     #[error("process {0} of the profile lacks line size {1}, which others have")]
     Uneven(String, u32),
+    /// A breakdown of a process that was not recorded for one.
+    #[error(
+        "the profile of {0} is not broken down by place; compile with -bf-by-func or run the program with BF_BY_PLACE=1, \
+         without sampling"
+    )]
+    NotByPlace(String),
     /// A shared level of several threads without the stack it needs.
     #[error("the profile has several threads but no stack of all of them; it is damaged, or was salvaged without it")]
     NoGlobal,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod attribution;
 pub mod compose;
 pub mod counters;
 pub mod curve;
@@ -20,6 +21,7 @@ pub mod share;
 pub mod sharing;
 
 pub mod size;
+pub mod source;
 pub mod spec;
 pub mod stack;
 pub mod sweep;

@@ -174,7 +174,7 @@ impl<'a> Rule<'a> {
 }
 
 /// The caches with everything settled, or what is wrong with the hierarchy.
-fn shapes(profile: &Profile, caches: &[Cache]) -> Result<Vec<Shape>, QueryError> {
+pub(crate) fn shapes(profile: &Profile, caches: &[Cache]) -> Result<Vec<Shape>, QueryError> {
     let available = line_sizes(profile);
     if caches.is_empty() {
         return Err(QueryError::NoLevels);
@@ -209,10 +209,25 @@ struct ProcessCounts {
     levels: Vec<LevelCounts>,
 }
 
+/// Lines that each level is taken to hold: its own, or with those above it if it is exclusive.
+pub(crate) fn capacities(shapes: &[Shape]) -> Vec<u64> {
+    let mut above = 0;
+    let capacities = shapes.iter().map(|shape| {
+        above += shape.size;
+        (if shape.exclusive { above } else { shape.size }) / u64::from(shape.line)
+    });
+    capacities.collect()
+}
+
+/// Whether references under this tag are asked about.
+pub(crate) fn is_wanted(process: &Process, tags: &[String], tag: u32) -> bool {
+    tags.is_empty() || process.tags.get(tag as usize).is_some_and(|name| tags.contains(name))
+}
+
 /// What is the same for all processes.
 struct Asker<'a> {
     shapes: &'a [Shape],
-    /// Lines that each level is taken to hold: its own, or with those above it if it is exclusive.
+    /// See [`capacities`].
     capacities: Vec<u64>,
     tags: &'a [String],
     shares: &'a [Share],
@@ -230,19 +245,11 @@ impl<'a> Asker<'a> {
                 return Err(QueryError::Tag { tag: tag.clone(), available: tag_names(profile) });
             }
         }
-        let mut above = 0;
-        let capacities = shapes.iter().map(|shape| {
-            above += shape.size;
-            (if shape.exclusive { above } else { shape.size }) / u64::from(shape.line)
-        });
-        Ok(Self { shapes, capacities: capacities.collect(), tags, shares })
+        Ok(Self { shapes, capacities: capacities(shapes), tags, shares })
     }
 
     fn process(&self, process: &Process) -> Result<ProcessCounts, QueryError> {
-        let wanted = |tag: u32| {
-            self.tags.is_empty()
-                || process.tags.get(tag as usize).is_some_and(|name| self.tags.iter().any(|tag| tag == name))
-        };
+        let wanted = |tag: u32| is_wanted(process, self.tags, tag);
         let mut above: Vec<(Unit, Counts)> = Vec::new();
         let mut answer = ProcessCounts { references: [0, 0], levels: Vec::new() };
         for (index, shape) in self.shapes.iter().enumerate() {

@@ -171,6 +171,8 @@ impl fmt::Display for Place {
                     write!(f, "section {number} (sharing of {part}-byte lines of process {process})")
                 }
                 Some(Kind::Counters) => write!(f, "section {number} (counters of process {process})"),
+                Some(Kind::Places) => write!(f, "section {number} (places of process {process})"),
+                Some(Kind::Items) => write!(f, "section {number} ({part}-byte lines of process {process} by place)"),
                 Some(Kind::TraceHead) => write!(f, "section {number} (head of the trace)"),
                 Some(Kind::Records) => write!(f, "section {number} (records of the trace)"),
                 None => write!(f, "section {number} (of unknown kind {kind})"),

@@ -17,6 +17,7 @@ mod error;
 mod golden;
 mod merge;
 pub mod model;
+pub mod places;
 #[cfg(test)]
 mod samples;
 mod section;
@@ -32,8 +33,9 @@ pub use counters::{CountItem, CountedFunction, Counters};
 pub use error::{Damage, Error, Place};
 pub use merge::{check_mergeable, merge};
 pub use model::{
-    Bin, CacheKind, CacheLevel, Callee, EndReason, FullHistograms, Histograms, LineData, Machine, Meta, Owner, Process,
-    Profile, References, SampledLines, Sampling, SetHistograms, StackData,
+    Bin, CacheKind, CacheLevel, Callee, EndReason, FullHistograms, Histograms, ItemLines, ItemStack, LineData, Machine,
+    Meta, Owner, Process, Profile, References, SampledLines, Sampling, SetHistograms, StackData,
 };
+pub use places::Places;
 pub use sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 pub use validate::Invalid;

@@ -62,10 +62,11 @@ fn later(a: &Process, b: &Process) -> Ordering {
 }
 
 fn bytes(process: &Process) -> Vec<u8> {
-    let Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing, counters } = process;
+    let Process { meta, machine, uninstrumented, log, tags, lines, sampled, .. } = process;
+    let Process { coherence, sharing, counters, places, items, .. } = process;
     let mut bytes = Vec::new();
     encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut bytes);
-    encode(&(lines, sampled, coherence, sharing, counters), &mut bytes);
+    encode(&(lines, sampled, coherence, sharing, counters, places, items), &mut bytes);
     bytes
 }
 

@@ -4,6 +4,7 @@ use bincode::{Decode, Encode};
 
 use crate::coherence::LineCoherence;
 use crate::counters::Counters;
+use crate::places::Places;
 use crate::sharing::SharedLines;
 
 /// One or more processes; several after `bf merge`. Kept sorted by [`Process::key`], without duplicates, so that merging
@@ -40,6 +41,10 @@ pub struct Process {
     pub sharing: Vec<SharedLines>,
     /// What it executed.
     pub counters: Counters,
+    /// Where in the source things happened.
+    pub places: Places,
+    /// The stacks broken down by place, one entry per line size, ascending; empty if that was not asked for.
+    pub items: Vec<ItemLines>,
 }
 
 /// Who ran, where, how it ended.
@@ -225,6 +230,32 @@ pub struct StackData {
     pub histograms: Histograms,
 }
 
+/// The stacks of one line size broken down.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct ItemLines {
+    /// As in [`LineData`].
+    pub line_bytes: u32,
+    /// As in [`LineData`].
+    pub max_set_bits: u32,
+    /// As in [`LineData`].
+    pub max_ways: u32,
+    /// Sorted by owner, then tag, then item. The items of one owner and tag add up to its [`StackData`].
+    pub stacks: Vec<ItemStack>,
+}
+
+/// What of one stack under one tag is attributed to one item.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct ItemStack {
+    /// Whose references.
+    pub owner: Owner,
+    /// Index into [`Process::tags`].
+    pub tag: u32,
+    /// Index into [`Places::items`].
+    pub item: u32,
+    /// The counts, without [`SetHistograms::capacity`]. A write-back belongs to the store that made the line dirty.
+    pub histograms: Histograms,
+}
+
 /// The counts of one stack, as sections 2 to 4 of the model define them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Histograms {
@@ -272,7 +303,8 @@ pub struct SetHistograms {
     pub loads: Vec<u64>,
     /// `F_a` of stores.
     pub stores: Vec<u64>,
-    /// Count by `min(d_a, d_0 >> a)`, loads and stores together: the misses that remain when fully associative.
+    /// Count by `min(d_a, d_0 >> a)`, loads and stores together: the misses that remain when fully associative. Empty for
+    /// items.
     pub capacity: Vec<u64>,
     /// `B_a`, stores part; index 0 is never counted.
     pub writebacks: Vec<u64>,

@@ -6,6 +6,7 @@ use crate::bins::bin_of;
 use crate::coherence::{ByPosition, Coherence, LineCoherence};
 use crate::counters::{CountItem, CountedFunction, Counters};
 use crate::model::*;
+use crate::places::{Function, Item, Loop, Places, Site};
 use crate::sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 use crate::trace::{self, Access, Event};
 
@@ -90,13 +91,48 @@ pub(crate) fn rich() -> Profile {
         sampled: vec![],
         coherence,
         sharing: vec![sharing(32), sharing(64)],
+        places: places(),
+        items: vec![],
     };
+    let first = Process { items: first.lines.iter().map(|data| by_item(data, 3)).collect(), ..first };
     let mut second = tiny().processes.remove(0);
     second.meta.start_ns = first.meta.start_ns;
     second.meta.host = "node-8".into();
     second.meta.end = EndReason::Replay;
     second.meta.aslr = None;
     Profile { processes: vec![first, second] }
+}
+
+/// A function with two loops, into the inner of which another was inlined.
+pub(crate) fn places() -> Places {
+    let strings = ["", "main", "/src/a.cpp", "_ZN3vec2atEi", "vec::at(int)"];
+    Places {
+        strings: strings.map(String::from).to_vec(),
+        functions: vec![
+            Function { name: 1, display: 1, file: 2, line: 3 },
+            Function { name: 3, display: 4, file: 2, line: 29 },
+        ],
+        loops: vec![
+            Loop { function: 0, file: 2, line: 5, depth: 1, parent: None },
+            Loop { function: 0, file: 2, line: 6, depth: 2, parent: Some(0) },
+        ],
+        sites: vec![
+            Site { function: 0, file: 2, line: 7, column: 12, inlined_at: None, innermost: Some(1) },
+            Site { function: 1, file: 2, line: 30, column: 5, inlined_at: Some(0), innermost: Some(1) },
+        ],
+        items: vec![Item::default(), Item { site: Some(1), merged: false }, Item { site: Some(0), merged: true }],
+    }
+}
+
+/// The line data, all of each stack attributed to another of so many items.
+pub(crate) fn by_item(data: &LineData, items: u32) -> ItemLines {
+    let stack = |(item, stack): (u32, &StackData)| {
+        let StackData { owner, tag, mut histograms } = stack.clone();
+        histograms.sets.iter_mut().for_each(|set| set.capacity.clear());
+        ItemStack { owner, tag, item: item % items, histograms }
+    };
+    let &LineData { line_bytes, max_set_bits, max_ways, ref stacks } = data;
+    ItemLines { line_bytes, max_set_bits, max_ways, stacks: (0..).zip(stacks).map(stack).collect() }
 }
 
 /// Line data with `slots` slots and the global stack, each with all of 2 tags, filled from `seed`.

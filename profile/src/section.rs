@@ -70,6 +70,8 @@ pub(crate) enum Kind {
     Coherence = 4,
     Counters = 5,
     Sharing = 8,
+    Places = 6,
+    Items = 7,
     TraceHead = 16,
     Records = 17,
 }
@@ -85,6 +87,8 @@ impl Kind {
             4 => Self::Coherence,
             5 => Self::Counters,
             8 => Self::Sharing,
+            6 => Self::Places,
+            7 => Self::Items,
             16 => Self::TraceHead,
             17 => Self::Records,
             _ => return None,

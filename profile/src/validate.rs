@@ -1,11 +1,13 @@
 //! What must hold between the numbers of a profile, whoever wrote it. A reader checks every file, so that a question to
 //! a profile never meets a sum that does not add up.
 
+use std::cmp::Ordering;
+
 use crate::bins::bin_of;
 use crate::coherence::{Coherence, LineCoherence};
 use crate::model::{
-    Bin, FullHistograms, Histograms, LineData, Owner, Process, Profile, References, SampledLines, SetHistograms,
-    StackData,
+    Bin, FullHistograms, Histograms, ItemLines, ItemStack, LineData, Owner, Process, Profile, References, SampledLines,
+    SetHistograms, StackData,
 };
 
 /// A rule that does not hold. The text says which, and where.
@@ -67,6 +69,7 @@ impl Profile {
         let mut all = self.processes.iter().enumerate();
         all.try_for_each(|(index, process)| {
             let sound = process.validate_structure().and_then(|()| process.validate_coherence());
+            let sound = sound.and_then(|()| process.validate_by_place());
             within(|| format!("process {index}"), sound)
         })
     }
@@ -94,7 +97,11 @@ impl Process {
         all.try_for_each(|data| within(|| format!("coherence of {}-byte lines", data.line_bytes), data.validate()))?;
         let mut all = self.sharing.iter();
         all.try_for_each(|data| within(|| format!("sharing of {}-byte lines", data.line_bytes), data.validate()))?;
-        self.validate_coherence()
+        self.validate_coherence()?;
+        within(|| "places".into(), self.places.validate())?;
+        let mut all = self.items.iter();
+        all.try_for_each(|lines| within(|| format!("{}-byte lines by place", lines.line_bytes), lines.validate()))?;
+        self.validate_by_place()
     }
 
     fn validate_structure(&self) -> Check {
@@ -121,6 +128,13 @@ impl Process {
         ensure(self.counters.items.iter().all(|item| named(item.tag)), || "a counter's tag has no name".into())
     }
 
+    /// Checks that what is broken down by place adds up to the whole.
+    pub(crate) fn validate_by_place(&self) -> Check {
+        let ascending = self.items.is_sorted_by(|a, b| a.line_bytes < b.line_bytes);
+        ensure(ascending, || "line sizes by place are not ascending".into())?;
+        self.items.iter().try_for_each(|lines| self.validate_items(lines))
+    }
+
     /// Checks that each line size with coherence is one with line data, and that what was lost to invalidations there is
     /// what is missing here.
     fn validate_coherence(&self) -> Check {
@@ -140,6 +154,48 @@ impl Process {
             within(|| format!("{size}-byte lines"), lines.validate_lost(coherence))?;
         }
         Ok(())
+    }
+
+    /// Checks that items have names and that those of a stack add up to it, as far as the stack is there.
+    fn validate_items(&self, lines: &ItemLines) -> Check {
+        let place = |owner, tag| format!("{}-byte lines by place: {owner:?}, tag {tag}", lines.line_bytes);
+        for ItemStack { owner, tag, item, .. } in &lines.stacks {
+            let named = (*item as usize) < self.places.items.len() && (*tag as usize) < self.tags.len();
+            ensure(named, || format!("{}: item {item} has no name", place(*owner, *tag)))?;
+        }
+        let whole = self.lines.iter().filter(|data| data.line_bytes == lines.line_bytes).flat_map(|data| &data.stacks);
+        for StackData { owner, tag, histograms } in whole {
+            let key = |stack: &ItemStack| (stack.owner, stack.tag).cmp(&(*owner, *tag));
+            let [from, to] =
+                [Ordering::Less, Ordering::Equal].map(|last| lines.stacks.partition_point(|stack| key(stack) <= last));
+            let items = || lines.stacks[from..to].iter().map(|stack| &stack.histograms);
+            for kind in (0..2).filter(|_| items().next().is_some()) {
+                let sums = (sum(items().map(|item| item.references[kind])), sum(items().map(|item| item.cold[kind])));
+                let equal = sums == (histograms.references[kind].into(), histograms.cold[kind].into());
+                ensure(equal, || format!("{}: the items do not add up to the stack", place(*owner, *tag)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ItemLines {
+    /// Checks every stack and their order.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let Self { line_bytes, max_set_bits, max_ways, ref stacks } = *self;
+        validate_limits(line_bytes, max_set_bits, max_ways)?;
+        let sorted = stacks.is_sorted_by(|a, b| (a.owner, a.tag, a.item) < (b.owner, b.tag, b.item));
+        ensure(sorted, || "stacks are not sorted by owner, tag and item, or one is there twice".into())?;
+        let mut all = stacks.iter();
+        all.try_for_each(|ItemStack { owner, tag, item, histograms }| {
+            within(
+                || format!("{owner:?}, tag {tag}, item {item}"),
+                histograms.validate_parts(max_set_bits, max_ways, false),
+            )
+        })
     }
 }
 
@@ -247,13 +303,20 @@ impl Histograms {
     /// # Errors
     /// The first rule that does not hold.
     pub fn validate(&self, max_set_bits: u32, max_ways: u32) -> Result<(), Invalid> {
+        self.validate_parts(max_set_bits, max_ways, true)
+    }
+
+    /// The same; `capacity` says whether that is kept.
+    fn validate_parts(&self, max_set_bits: u32, max_ways: u32, capacity: bool) -> Check {
         let kept = self.sets.len();
         ensure(kept == max_set_bits as usize, || format!("{kept} set counts beyond one instead of {max_set_bits}"))?;
         let cold_fits = (0..2).all(|kind| self.cold[kind] <= self.references[kind]);
         ensure(cold_fits, || "more cold references than references".into())?;
         within(|| "1 set".into(), self.validate_full())?;
         let mut all = self.sets.iter().zip(1_u32..);
-        all.try_for_each(|(sets, bits)| within(|| format!("2^{bits} sets"), self.validate_sets(sets, max_ways)))
+        all.try_for_each(|(sets, bits)| {
+            within(|| format!("2^{bits} sets"), self.validate_sets(sets, max_ways, capacity))
+        })
     }
 
     /// Loads and stores that have a finite distance; meaningful once cold references are known not to exceed all.
@@ -277,7 +340,7 @@ impl Histograms {
         ensure(writebacks.first().is_none_or(|bin| bin.lo > 0), || "write-backs at value 0".into())
     }
 
-    fn validate_sets(&self, sets: &SetHistograms, max_ways: u32) -> Check {
+    fn validate_sets(&self, sets: &SetHistograms, max_ways: u32, with_capacity: bool) -> Check {
         let SetHistograms { loads, stores, capacity, writebacks, resident } = sets;
         let vectors = [loads, stores, capacity, writebacks, resident];
         let longest = vectors.map(Vec::len).into_iter().max().unwrap_or(0);
@@ -286,7 +349,7 @@ impl Histograms {
         let [near_loads, near_stores] = [&self.full.loads, &self.full.stores].map(|bins| bin_sum(bins));
         equal("loads", total(loads), near_loads)?;
         equal("stores", total(stores), near_stores)?;
-        equal("capacity", total(capacity), near_loads + near_stores)?;
+        equal("capacity", total(capacity), if with_capacity { near_loads + near_stores } else { 0 })?;
         equal("resident", total(resident), bin_sum(&self.full.resident))?;
         ensure(writebacks.first().is_none_or(|&count| count == 0), || "write-backs at value 0".into())
     }

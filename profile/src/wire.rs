@@ -12,7 +12,10 @@ use crate::coherence::{Coherence, LineCoherence};
 use crate::counters::Counters;
 use crate::counts::{pack, pack_coherence, unpack, unpack_coherence};
 use crate::error::Damage;
-use crate::model::{Callee, Histograms, LineData, Machine, Meta, Owner, References, Sampling, StackData};
+use crate::model::{
+    Callee, Histograms, ItemLines, ItemStack, LineData, Machine, Meta, Owner, References, Sampling, StackData,
+};
+use crate::places::Places;
 use crate::section::{Kind, MAX_RAW};
 use crate::sharing::{SharedLine, SharedLines};
 
@@ -114,6 +117,14 @@ impl Stack {
         self.counts.len() + 64
     }
 
+    /// The same of one item.
+    pub(crate) fn of_item(ItemStack { owner, tag, item: _, histograms }: &ItemStack) -> Self {
+        let mut counts = Vec::new();
+        pack(histograms, &mut counts);
+        let Histograms { references, cold, .. } = *histograms;
+        Self { owner: *owner, tag: *tag, references, cold, counts }
+    }
+
     fn into_model(self) -> Result<StackData, Damage> {
         let Self { owner, tag, references, cold, counts } = self;
         let (full, sets) = unpack(&counts)?;
@@ -127,6 +138,30 @@ impl Part for LineData {
     fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
         let (Lines { line_bytes, max_set_bits, max_ways, stacks }, used) = decode(bytes)?;
         let stacks = stacks.into_iter().map(Stack::into_model).collect::<Result<_, _>>()?;
+        Ok((Self { line_bytes, max_set_bits, max_ways, stacks }, used))
+    }
+}
+
+/// Some stacks of one line size, broken down.
+#[derive(Debug, Encode, Decode)]
+pub(crate) struct Items {
+    pub(crate) line_bytes: u32,
+    pub(crate) max_set_bits: u32,
+    pub(crate) max_ways: u32,
+    /// Each with its item.
+    pub(crate) stacks: Vec<(u32, Stack)>,
+}
+
+impl Part for ItemLines {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        let (Items { line_bytes, max_set_bits, max_ways, stacks }, used) = decode(bytes)?;
+        let stack = |(item, stack): (u32, Stack)| {
+            let StackData { owner, tag, histograms } = stack.into_model()?;
+            Ok(ItemStack { owner, tag, item, histograms })
+        };
+        let stacks = stacks.into_iter().map(stack).collect::<Result<_, _>>()?;
         Ok((Self { line_bytes, max_set_bits, max_ways, stacks }, used))
     }
 }
@@ -227,6 +262,14 @@ impl Part for SharedLines {
     }
 }
 
+impl Part for Places {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        decode(bytes)
+    }
+}
+
 impl Part for Counters {
     const VERSION: u16 = 1;
 
@@ -244,6 +287,8 @@ pub(crate) const fn version_of(kind: Kind) -> u16 {
         Kind::Coherence => LineCoherence::VERSION,
         Kind::Sharing => SharedLines::VERSION,
         Kind::Counters => Counters::VERSION,
+        Kind::Items => <ItemLines as Part>::VERSION,
+        Kind::Places => <Places as Part>::VERSION,
         Kind::TraceHead => <crate::trace::Header as Part>::VERSION,
         Kind::End | Kind::Records => 1,
     }

@@ -2,7 +2,7 @@
 
 use crate::modules;
 use bf_abi::{Entry, MAX_SEGMENT_WORDS, Op, Segment};
-use bf_collect::{Shape, Shapes, Step, What};
+use bf_collect::{Item, Shape, Shapes, Step, What};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -124,10 +124,10 @@ unsafe fn entries(segment: &Segment) -> &[Entry] {
     }
 }
 
-/// The form of a segment's records.
-pub fn shape(segment: &Segment, entries: &[Entry]) -> Shape {
+/// The form of a segment's records, with what its entries' sites are attributed to.
+pub fn shape(segment: &Segment, entries: &[Entry], mut item: impl FnMut(u32) -> Item) -> Shape {
     let words = segment.words.clamp(1, MAX_SEGMENT_WORDS);
-    let steps = entries.iter().map_while(step).collect();
+    let steps = entries.iter().map_while(|entry| step(entry, &mut item)).collect();
     let shape = match segment.kind {
         Segment::STREAM => Shape::stream(words, steps),
         _ => Shape::once(words, steps),
@@ -136,7 +136,7 @@ pub fn shape(segment: &Segment, entries: &[Entry]) -> Shape {
     shape.unwrap_or_else(|| Shape::empty(words))
 }
 
-fn step(entry: &Entry) -> Option<Step> {
+fn step(entry: &Entry, item: impl FnOnce(u32) -> Item) -> Option<Step> {
     let size = entry.what & Op::MAX_SIZE;
     let what = match Op::of(entry.what)? {
         Op::Load => What::Load(size),
@@ -145,7 +145,7 @@ fn step(entry: &Entry) -> Option<Step> {
         Op::StoreRange => What::StoreRange,
         Op::Copy => What::Copy,
     };
-    Some(Step { word: entry.word, offset: entry.offset, what })
+    Some(Step { word: entry.word, offset: entry.offset, what, item: item(entry.site) })
 }
 
 /// A word of a buffer that its thread may be writing.

@@ -25,6 +25,8 @@ pub struct Options {
     pub instructions: Option<Instructions>,
     /// `BF_ORDER`: how the threads' accesses are put in one order.
     pub order: Order,
+    /// `BF_BY_PLACE`: whether to keep histograms by place in the source, whatever the modules ask for.
+    pub by_place: Option<bool>,
     /// `BF_THREADS`: helper threads.
     pub threads: Option<u32>,
     /// `BF_MAX_MEMORY`: bytes.
@@ -72,6 +74,7 @@ impl Options {
             "BF_SAMPLE" => self.sample = Sample::parse(&text)?,
             "BF_INSTRUCTIONS" => self.instructions = Some(instructions(&text)?),
             "BF_ORDER" => self.order = order(&text)?,
+            "BF_BY_PLACE" => self.by_place = Some(flag(&text)?),
             "BF_THREADS" => self.threads = Some(number(&text, 0, 64)?),
             "BF_MAX_MEMORY" => self.max_memory = Some(bytes(&text)?),
             "BF_CHECKPOINT" => self.checkpoint = seconds(&text)?,
@@ -168,6 +171,7 @@ mod tests {
             ("BF_SAMPLE", "1/64"),
             ("BF_INSTRUCTIONS", "portable"),
             ("BF_ORDER", "slots"),
+            ("BF_BY_PLACE", "1"),
             ("BF_THREADS", "2"),
             ("BF_MAX_MEMORY", "3G"),
             ("BF_CHECKPOINT", "0.5"),
@@ -183,6 +187,7 @@ mod tests {
             sample: Sample::one_in(6),
             instructions: Some(Instructions::Portable),
             order: Order::Slots,
+            by_place: Some(true),
             threads: Some(2),
             max_memory: Some(3 << 30),
             checkpoint: Some(Duration::from_millis(500)),

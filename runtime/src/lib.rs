@@ -48,6 +48,7 @@ mod memory;
 mod modules;
 mod names;
 mod output;
+mod places;
 mod process;
 mod quiet;
 mod recording;

@@ -1,9 +1,11 @@
 //! The instrumented modules of the process: their names, their wishes, the callees they do not define, and their segments.
 
+use crate::places::{Copied, Interned};
 use crate::process::lock;
 use crate::{decode, log, process};
 use bf_abi::{ABI_VERSION, Entry, Module, Segment};
-use bf_collect::Shape;
+use bf_collect::{Item, Shape};
+use bf_profile::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -28,11 +30,21 @@ pub struct Known {
     /// Callee names by number; number 0 is no callee.
     pub callees: Vec<String>,
     numbers: BTreeMap<String, u32>,
-    /// By address of the module: the numbers of its callees.
-    modules: BTreeMap<usize, Vec<u32>>,
+    /// Whether a module asked for histograms by place in the source.
+    pub by_function: bool,
+    /// By address of the module.
+    modules: BTreeMap<usize, Tables>,
+    places: Interned,
     /// By number of a segment, from 1 up: the form of its records, and its callee.
     segments: Vec<(Arc<Shape>, u32)>,
     segment_numbers: BTreeMap<(Arc<Shape>, u32), u32>,
+}
+
+/// What a module's segments refer to.
+struct Tables {
+    /// The numbers of its callees.
+    callees: Vec<u32>,
+    places: Copied,
 }
 
 impl Known {
@@ -45,7 +57,9 @@ impl Known {
             max_ways: 0,
             callees: Vec::new(),
             numbers: BTreeMap::new(),
+            by_function: false,
             modules: BTreeMap::new(),
+            places: Interned::new(),
             segments: Vec::new(),
             segment_numbers: BTreeMap::new(),
         }
@@ -114,9 +128,13 @@ pub unsafe fn register(module: *const Module) {
     if let Some(late) = process::missing(line_sizes, fields.max_set_bits, fields.max_ways) {
         log::remark(format!("{name} was loaded after recording began, too late for its {late}"));
     }
+    // SAFETY:
+    // - null or this version's layout
+    let places = unsafe { Copied::new(fields.places) };
     let mut known = lock(&KNOWN);
-    let numbers = callees.into_iter().map(|callee| known.intern(callee)).collect();
-    known.modules.insert(module as usize, numbers);
+    let callees = callees.into_iter().map(|callee| known.intern(callee)).collect();
+    known.modules.insert(module as usize, Tables { callees, places });
+    known.by_function |= fields.flags & Module::BY_FUNCTION != 0;
     known.names.insert(name);
     known.functions.extend(functions);
     known.line_sizes.extend(line_sizes);
@@ -136,20 +154,30 @@ pub fn forget(gone: impl Fn(usize) -> bool) {
 
 /// Numbers a segment seen for the first time, from 1 up; its `id` from now on.
 pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
+    let by_item = process::recorder().is_some_and(|recorder| recorder.session().config().by_item);
     let known = &mut *lock(&KNOWN);
-    let callee = (segment.callee as usize).checked_sub(1).map_or(0, |index| {
-        let numbers = known.modules.get(&(segment.module as usize));
-        numbers.and_then(|numbers| numbers.get(index)).copied().unwrap_or(0)
-    });
+    let mut tables = known.modules.get_mut(&(segment.module as usize));
+    let callee = (segment.callee as usize)
+        .checked_sub(1)
+        .map_or(0, |index| tables.as_ref().and_then(|tables| tables.callees.get(index)).copied().unwrap_or(0));
+    let item = |number| match &mut tables {
+        Some(tables) if by_item => known.places.item(&mut tables.places, number),
+        _ => Item::NONE,
+    };
     // By content: a library that is loaded over and over adds nothing.
     let next = known.segments.len() as u32 + 1;
-    let shape = Arc::new(decode::shape(segment, entries));
+    let shape = Arc::new(decode::shape(segment, entries, item));
     let number = *known.segment_numbers.entry((Arc::clone(&shape), callee)).or_insert(next);
     if number == next {
         known.segments.push((shape, callee));
     }
     id.store(number, Ordering::Relaxed);
     number
+}
+
+/// Where in the source what was recorded so far comes from; empty if nobody asked for that.
+pub fn places() -> Places {
+    lock(&KNOWN).places.places().clone()
 }
 
 /// The form of the records of the segments of that number.

@@ -101,6 +101,8 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         coherence: snapshot.coherence,
         sharing: Vec::new(),
         counters,
+        places: modules::places(),
+        items: snapshot.items.into_iter().filter(|lines| !lines.stacks.is_empty()).collect(),
     }
 }
 

@@ -366,7 +366,14 @@ pub fn config() -> Config {
         }
         limits.max_set_bits = options.max_set_bits.map_or(limits.max_set_bits, |bits| bits.max(known.max_set_bits));
         limits.max_ways = options.max_ways.map_or(limits.max_ways, |ways| ways.max(known.max_ways));
-        Config { line_sizes, limits, sample: options.sample, instructions: options.instructions, order: options.order }
+        Config {
+            line_sizes,
+            limits,
+            sample: options.sample,
+            instructions: options.instructions,
+            order: options.order,
+            by_item: options.by_place.unwrap_or(known.by_function) && options.sample.is_none(),
+        }
     })
 }
 

@@ -1,7 +1,10 @@
 //! Counters of one bucket, and the histograms they become.
 
+use crate::lines::Mix;
 use crate::repeats::{Combination, Kind, Repeats};
-use crate::{Bucket, Limits, boxed};
+use crate::{Bucket, Item, Limits};
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 /// The counts of one stack under one bucket, as sections 2 to 4 of the model define them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +17,18 @@ pub struct Histograms {
     pub full: FullCounts,
     /// 2^1 ..= 2^max_set_bits sets; index 0 is two sets.
     pub sets: Vec<SetCounts>,
+}
+
+/// The counts of one bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Which.
+    pub bucket: Bucket,
+    /// All of it.
+    pub all: Histograms,
+    /// What is attributed to each item, ascending; together that is all of it, without [`SetCounts::capacity`]. Empty if
+    /// nothing was attributed.
+    pub items: Vec<(Item, Histograms)>,
 }
 
 /// Values `lo <= v < hi` and their count.
@@ -43,7 +58,7 @@ pub struct FullCounts {
 pub struct SetCounts {
     /// `F_a` by loads and by stores.
     pub distances: [Vec<u64>; 2],
-    /// Count by `min(d_a, d_0 >> a)`.
+    /// Count by `min(d_a, d_0 >> a)`; empty for items.
     pub capacity: Vec<u64>,
     /// `B_a` counted at stores; index 0 left out.
     pub writebacks: Vec<u64>,
@@ -51,9 +66,13 @@ pub struct SetCounts {
     pub resident: Vec<u64>,
 }
 
-/// An unbounded histogram: exact below 512, above with an edge at every multiple of 2^(k-8) in [2^k, 2^(k+1)).
+/// An unbounded histogram: exact below 512, above with an edge at every multiple of 2^(k-8) in [2^k, 2^(k+1)). In pages,
+/// because most items need few of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bins(Vec<u64>);
+pub(crate) struct Bins(Vec<Option<Box<[u64; PAGE]>>>);
+
+/// Bins of a page.
+const PAGE: usize = 64;
 
 impl Bins {
     const EXACT: u64 = 512;
@@ -80,60 +99,148 @@ impl Bins {
     #[inline(always)]
     pub(crate) fn add(&mut self, value: u64, weight: u64) {
         let index = Self::index(value);
-        if index >= self.0.len() {
-            self.0.resize((index + 1).next_power_of_two(), 0);
-        }
-        self.0[index] += weight;
-    }
-
-    /// Sets the count of value 0 so that all counts sum to `total`.
-    fn complete(&mut self, total: u64) {
-        let zeros = total - self.0.iter().skip(1).sum::<u64>();
-        if zeros > 0 {
-            self.add(0, 0);
-            self.0[0] = zeros;
+        match self.0.get_mut(index / PAGE) {
+            Some(Some(page)) => page[index % PAGE] += weight,
+            _ => self.add_page(index / PAGE)[index % PAGE] += weight,
         }
     }
 
-    pub(crate) fn binned(&self) -> Vec<Binned> {
-        let filled = self.0.iter().enumerate().filter(|&(_, &count)| count > 0);
-        filled
-            .map(|(index, &count)| {
-                let (lo, hi) = Self::edges(index);
-                Binned { lo, hi, count }
-            })
-            .collect()
+    #[cold]
+    fn add_page(&mut self, page: usize) -> &mut [u64; PAGE] {
+        if self.0.len() <= page {
+            self.0.resize(page + 1, None);
+        }
+        self.0[page].get_or_insert_with(|| Box::new([0; PAGE]))
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (number, page) in other.0.iter().enumerate() {
+            let Some(page) = page else { continue };
+            self.add_page(number).iter_mut().zip(&**page).for_each(|(sum, count)| *sum += count);
+        }
+    }
+
+    /// Counts that are not 0, by index.
+    fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let pages = self.0.iter().enumerate().filter_map(|(number, page)| Some((number, page.as_deref()?)));
+        let counts = pages.flat_map(|(number, page)| (number * PAGE..).zip(page.iter().copied()));
+        counts.filter(|&(_, count)| count > 0)
+    }
+
+    /// With the count of value 0 such that all counts sum to `total`, if there is one.
+    pub(crate) fn binned(&self, total: Option<u64>) -> Vec<Binned> {
+        let others: u64 = self.filled().filter(|&(index, _)| index > 0).map(|(_, count)| count).sum();
+        let zero = total.map(|total| (0, total - others)).filter(|&(_, count)| count > 0);
+        let kept = self.filled().filter(|&(index, _)| index > 0 || total.is_none());
+        let bin = |(index, count)| {
+            let (lo, hi) = Self::edges(index);
+            Binned { lo, hi, count }
+        };
+        zero.into_iter().chain(kept).map(bin).collect()
     }
 }
 
 /// So many more misses than hits, and a table is left alone for the rest of a batch.
 const PATIENCE: u32 = 64;
 
-/// Counts by a value up to 255. Not 256 of them: rows a power of two apart would share few places in the cache.
-type Row = [u64; ROW];
-const ROW: usize = 256 + 8;
+/// Counts by a value up to `ways`, all from there on together, for each set count but one set. No memory before the
+/// first.
+#[derive(Clone, Debug, Default)]
+struct Rows(Vec<u64>);
 
-/// A row for each set count but one set.
-type Cells<const W: usize> = Box<[Row; W]>;
+impl Rows {
+    #[inline(always)]
+    fn add<const W: usize>(&mut self, by_set: &[u8; W], ways: u8, weight: u64) {
+        let ways = usize::from(ways);
+        if self.0.is_empty() {
+            self.0 = vec![0; W * (ways + 1)];
+        }
+        for (row, &d) in self.0.chunks_exact_mut(ways + 1).zip(by_set) {
+            row[usize::from(d).min(ways)] += weight;
+        }
+    }
 
-fn cells<const W: usize>() -> Cells<W> {
-    boxed::array([0; ROW])
+    fn merge(&mut self, other: &Self) {
+        if self.0.is_empty() {
+            self.0.clone_from(&other.0);
+        } else {
+            self.0.iter_mut().zip(&other.0).for_each(|(sum, count)| *sum += count);
+        }
+    }
+
+    /// The row of one set count, value 0 such that the sum is `total`; none: it counts for nothing.
+    fn row(&self, index: usize, ways: u8, total: Option<u64>) -> Vec<u64> {
+        let len = usize::from(ways) + 1;
+        let mut row = self.0.get(index * len..(index + 1) * len).map_or_else(|| vec![0], <[u64]>::to_vec);
+        row[0] = 0;
+        row[0] = total.map_or(0, |total| total - row.iter().sum::<u64>());
+        row.truncate(row.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1));
+        row
+    }
 }
 
-/// The running counters of one bucket. Value 0 of a distance means nothing while running: most references have it at
-/// most set counts, and it follows from the totals.
+/// The running counters of one item. Value 0 of a distance means nothing while running: most references have it at most
+/// set counts, and it follows from the totals.
+#[derive(Clone, Debug, Default)]
+struct Cells {
+    cold: [u64; 2],
+    /// References that found their line taken away by another thread's store: no distance either.
+    lost: [u64; 2],
+    /// Loads, stores and write-backs, as the next.
+    full: [Bins; Kind::ALL.len()],
+    by_set: [Rows; Kind::ALL.len()],
+}
+
+impl Cells {
+    #[inline(always)]
+    fn add<const W: usize>(&mut self, &Combination { by_set, full, kind, weight, .. }: &Combination<W>, ways: u8) {
+        self.full[kind as usize].add(u64::from(full), weight);
+        self.by_set[kind as usize].add(&by_set, ways, weight);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.cold.iter_mut().zip(other.cold).for_each(|(sum, count)| *sum += count);
+        self.lost.iter_mut().zip(other.lost).for_each(|(sum, count)| *sum += count);
+        self.full.iter_mut().zip(&other.full).for_each(|(sum, other)| sum.merge(other));
+        self.by_set.iter_mut().zip(&other.by_set).for_each(|(sum, other)| sum.merge(other));
+    }
+
+    fn histograms(
+        &self,
+        references: [u64; 2],
+        resident: Option<&Resident>,
+        capacity: Option<&Rows>,
+        limits: Limits,
+    ) -> Histograms {
+        let warm = [0, 1].map(|kind| references[kind] - self.cold[kind] - self.lost[kind]);
+        let [loads, stores, writebacks] = &self.full;
+        let full = FullCounts {
+            distances: [loads.binned(Some(warm[0])), stores.binned(Some(warm[1]))],
+            writebacks: writebacks.binned(None),
+            resident: resident.map_or_else(Vec::new, |resident| resident.full.binned(None)),
+        };
+        let [loads, stores, writebacks] = &self.by_set;
+        let ways = limits.max_ways as u8;
+        let sets = (0..limits.max_set_bits as usize).map(|index| SetCounts {
+            distances: [loads.row(index, ways, Some(warm[0])), stores.row(index, ways, Some(warm[1]))],
+            capacity: capacity.map_or_else(Vec::new, |rows| rows.row(index, ways, Some(warm[0] + warm[1]))),
+            writebacks: writebacks.row(index, ways, None),
+            resident: resident.map_or_else(Vec::new, |resident| resident.sets.row(index, ways, Some(resident.lines))),
+        });
+        Histograms { references, cold: self.cold, full, sets: sets.collect() }
+    }
+}
+
+/// The running counters of one bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts<const W: usize> {
     limits: Limits,
-    pub(crate) references: [u64; 2],
-    pub(crate) cold: [u64; 2],
-    /// References that found their line taken away by another thread's store: no distance either.
-    pub(crate) lost: [u64; 2],
-    /// Loads, stores and write-backs, as the next.
-    full: [Bins; Kind::ALL.len()],
-    by_set: [Cells<W>; Kind::ALL.len()],
+    /// By item: references by loads and by stores.
+    references: Vec<[u64; 2]>,
+    /// By item.
+    cells: Vec<Option<Box<Cells>>>,
     /// Loads and stores by `min(d_a, d_0 >> a)`.
-    capacity: Cells<W>,
+    capacity: Rows,
     /// What is still to be counted.
     near: Repeats<W, 4096>,
     far: Repeats<W, 1024>,
@@ -145,12 +252,9 @@ impl<const W: usize> Counts<W> {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            references: [0; 2],
-            cold: [0; 2],
-            lost: [0; 2],
-            full: Default::default(),
-            by_set: Kind::ALL.map(|_| cells()),
-            capacity: cells(),
+            references: vec![[0; 2]],
+            cells: Vec::new(),
+            capacity: Rows::default(),
             near: Repeats::new(),
             far: Repeats::new(),
             waiting: Vec::new(),
@@ -158,12 +262,44 @@ impl<const W: usize> Counts<W> {
         }
     }
 
+    /// Counts so many references of an item.
+    #[inline(always)]
+    pub(crate) fn add_references(&mut self, item: Item, store: bool, weight: u64) {
+        let item = usize::from(item.0);
+        if item >= self.references.len() {
+            self.add_items(item);
+        }
+        self.references[item][usize::from(store)] += weight;
+    }
+
+    #[cold]
+    fn add_items(&mut self, last: usize) {
+        self.references.resize(last + 1, [0; 2]);
+    }
+
+    /// Counts references to a line that was never referenced before, or that was `lost` since.
+    #[inline(always)]
+    pub(crate) fn add_without_distance(&mut self, item: Item, lost: bool, store: bool, weight: u64) {
+        let cells = self.cells(item);
+        let which = if lost { &mut cells.lost } else { &mut cells.cold };
+        which[usize::from(store)] += weight;
+    }
+
+    #[inline(always)]
+    fn cells(&mut self, item: Item) -> &mut Cells {
+        let item = usize::from(item.0);
+        if self.cells.len() <= item {
+            self.cells.resize_with(item + 1, || None);
+        }
+        self.cells[item].get_or_insert_with(Box::default)
+    }
+
     /// Counts `weight` times: for loads and stores that are not cold, `full` is d_0 and `by_set[a - 1]` is d_a; for
     /// write-backs they are the greatest since the last store. Those by set are cut off at `max_ways` or beyond, and set
     /// counts that are not kept may follow. For values of `full` up to some hundreds, which are alike in most programs.
     #[inline(always)]
-    pub(crate) fn add_near(&mut self, kind: Kind, full: u32, by_set: &[u8; W], weight: u64) {
-        if let Some(other) = self.near.add(Combination { by_set: *by_set, full, kind, weight }) {
+    pub(crate) fn add_near(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
+        if let Some(other) = self.near.add(Combination { by_set: *by_set, full, kind, item, weight }) {
             self.waiting.push(other);
         }
     }
@@ -171,8 +307,8 @@ impl<const W: usize> Counts<W> {
     /// The same for other values, which are alike in some programs only: where they are not this gives up until
     /// [`Counts::spread`].
     #[inline(always)]
-    pub(crate) fn add_far(&mut self, kind: Kind, full: u32, by_set: &[u8; W], weight: u64) {
-        let combination = Combination { by_set: *by_set, full, kind, weight };
+    pub(crate) fn add_far(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
+        let combination = Combination { by_set: *by_set, full, kind, item, weight };
         if self.patience == 0 {
             return self.waiting.push(combination);
         }
@@ -189,84 +325,96 @@ impl<const W: usize> Counts<W> {
     #[inline(always)]
     pub(crate) fn spread(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
-        for combination in &waiting {
-            self.spread_one(combination);
+        let ways = self.limits.max_ways as u8;
+        for combination in waiting.iter().filter(|combination| combination.weight > 0) {
+            self.cells(combination.item).add(combination, ways);
+            add_capacity(&mut self.capacity, combination, ways);
         }
         self.waiting = waiting;
         self.waiting.clear();
         self.patience = PATIENCE;
     }
 
-    /// Counts at each set count.
-    #[inline(always)]
-    fn spread_one(&mut self, &Combination { by_set, full, kind, weight }: &Combination<W>) {
-        self.full[kind as usize].add(u64::from(full), weight);
-        for (cells, d) in self.by_set[kind as usize].iter_mut().zip(by_set) {
-            cells[usize::from(d)] += weight;
-        }
-        if kind != Kind::Writeback {
-            let even: [u8; W] = std::array::from_fn(|index| (full >> (index + 1)).min(255) as u8);
-            for ((cells, even), d) in self.capacity.iter_mut().zip(even).zip(by_set) {
-                cells[usize::from(even.min(d))] += weight;
+    /// The histograms; `resident` gives the end-of-run part of an item.
+    fn counted<'a>(&self, bucket: Bucket, resident: impl Fn(Item) -> Option<&'a Resident>) -> Counted {
+        let (limits, ways) = (self.limits, self.limits.max_ways as u8);
+        let mut pending: Vec<_> = self.near.all().chain(self.far.all()).chain(self.waiting.iter().copied()).collect();
+        pending.sort_unstable_by_key(|combination| combination.item);
+        let (mut all, mut capacity, mut resident_of_all) = (Cells::default(), self.capacity.clone(), None);
+        let mut references = [0; 2];
+        let mut items = Vec::new();
+        let last = self.references.len().max(self.cells.len()).max(usize::from(Item::LAST.0) + 1);
+        let mut rest = pending.as_slice();
+        for item in (0..last as u16).map(Item) {
+            let (now, after) = rest.split_at(rest.partition_point(|combination| combination.item <= item));
+            rest = after;
+            let (cells, count) = (self.cells.get(usize::from(item.0)), self.references.get(usize::from(item.0)));
+            let (cells, count) = (cells.and_then(Option::as_deref), count.copied().unwrap_or_default());
+            let resident = resident(item);
+            if cells.is_none() && now.is_empty() && count == [0; 2] && resident.is_none() {
+                continue;
+            }
+            let mut cells = cells.cloned().unwrap_or_default();
+            for combination in now {
+                cells.add(combination, ways);
+                add_capacity(&mut capacity, combination, ways);
+            }
+            items.push((item, cells.histograms(count, resident, None, limits)));
+            references.iter_mut().zip(count).for_each(|(sum, count)| *sum += count);
+            all.merge(&cells);
+            if let Some(resident) = resident {
+                resident_of_all.get_or_insert_with(Resident::default).merge(resident);
             }
         }
-    }
-
-    /// The histograms, given the end-of-run part.
-    fn histograms(mut self, resident: Option<&Resident>) -> Histograms {
-        let held = self.near.all().chain(self.far.all());
-        self.waiting.extend(held);
-        self.spread();
-        let warm = [0, 1].map(|kind| self.references[kind] - self.cold[kind] - self.lost[kind]);
-        let [loads, stores, writebacks] = &mut self.full;
-        loads.complete(warm[0]);
-        stores.complete(warm[1]);
-        let full = FullCounts {
-            distances: [loads.binned(), stores.binned()],
-            writebacks: writebacks.binned(),
-            resident: resident.map_or_else(Vec::new, |r| r.full.binned()),
-        };
-        let [loads, stores, writebacks] = &self.by_set;
-        let ways = self.limits.max_ways as usize;
-        let sets = (0..self.limits.max_set_bits as usize).map(|index| SetCounts {
-            distances: [row(&loads[index], ways, Some(warm[0])), row(&stores[index], ways, Some(warm[1]))],
-            capacity: row(&self.capacity[index], ways, Some(warm[0] + warm[1])),
-            writebacks: row(&writebacks[index], ways, None),
-            resident: resident.map_or_else(Vec::new, |r| row(&r.sets[index], ways, Some(r.lines))),
-        });
-        Histograms { references: self.references, cold: self.cold, full, sets: sets.collect() }
+        if items.iter().all(|(item, _)| *item == Item::NONE) {
+            items.clear();
+        }
+        Counted { bucket, all: all.histograms(references, resident_of_all.as_ref(), Some(&capacity), limits), items }
     }
 }
 
-/// The cells of one set count: 1 .. ways as they are, all from there on together, and 0 such that the sum is `total`.
-fn row(cells: &Row, ways: usize, total: Option<u64>) -> Vec<u64> {
-    let mut row = cells[..=ways].to_vec();
-    row[ways] = cells[ways..].iter().sum();
-    row[0] = 0;
-    row[0] = total.map_or(0, |total| total - row.iter().sum::<u64>());
-    row.truncate(row.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1));
-    row
+/// Counts a load or store by `min(d_a, d_0 >> a)`.
+#[inline(always)]
+fn add_capacity<const W: usize>(capacity: &mut Rows, combination: &Combination<W>, ways: u8) {
+    let &Combination { by_set, full, kind, weight, .. } = combination;
+    if kind != Kind::Writeback {
+        let least = std::array::from_fn(|index| ((full >> (index + 1)).min(255) as u8).min(by_set[index]));
+        capacity.add::<W>(&least, ways, weight);
+    }
 }
 
-/// The end-of-run part of one bucket: lines whose last store was counted in it, by `max(m, depth now)`.
-#[derive(Clone, Debug)]
+/// The end-of-run part of one item of a bucket: lines whose last store was counted there, by `max(m, depth now)`.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Resident {
     lines: u64,
     full: Bins,
-    sets: Vec<Row>,
+    sets: Rows,
 }
 
 impl Resident {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { lines: 0, full: Bins::default(), sets: vec![[0; ROW]; limits.max_set_bits as usize] }
+    fn merge(&mut self, other: &Self) {
+        self.lines += other.lines;
+        self.full.merge(&other.full);
+        self.sets.merge(&other.sets);
     }
+}
 
-    pub(crate) fn line(&mut self, full: u64, by_set: &[u8]) {
-        self.lines += 1;
-        self.full.add(full, 1);
-        for (cells, &v) in self.sets.iter_mut().zip(by_set) {
-            cells[usize::from(v)] += 1;
-        }
+/// The end-of-run parts of all items of all buckets.
+#[derive(Debug, Default)]
+pub(crate) struct Residents(HashMap<(u8, u16), Resident, BuildHasherDefault<Mix>>);
+
+impl Residents {
+    pub(crate) fn line<const W: usize>(
+        &mut self,
+        (bucket, item): (Bucket, Item),
+        full: u64,
+        by_set: &[u8; W],
+        limits: Limits,
+    ) {
+        let part = self.0.entry((bucket.0, item.0)).or_default();
+        part.lines += 1;
+        part.full.add(full, 1);
+        part.sets.add(by_set, limits.max_ways as u8, 1);
     }
 }
 
@@ -307,11 +455,10 @@ impl<const W: usize> Buckets<W> {
         }
     }
 
-    /// All histograms; `resident[b]` is the end-of-run part of bucket b, `Bucket::UNCOUNTED` included.
-    pub(crate) fn histograms(&self, resident: &[Option<Resident>]) -> Vec<(Bucket, Histograms)> {
-        let used = self.counts.iter().enumerate().filter_map(|(i, counts)| Some((i + 1, counts.as_ref()?)));
-        used.map(|(b, counts)| (Bucket(b as u8), counts.clone().histograms(resident.get(b).and_then(Option::as_ref))))
-            .collect()
+    /// All histograms.
+    pub(crate) fn counted(&self, residents: &Residents) -> Vec<Counted> {
+        let used = self.counts.iter().enumerate().filter_map(|(i, counts)| Some((i as u8 + 1, counts.as_ref()?)));
+        used.map(|(bucket, counts)| counts.counted(Bucket(bucket), |item| residents.0.get(&(bucket, item.0)))).collect()
     }
 }
 

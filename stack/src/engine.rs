@@ -1,7 +1,8 @@
 //! The fast engine: batches of references through the three tiers, then into the histograms.
 
-use crate::counts::{Buckets, Counts, Resident};
+use crate::counts::{Buckets, Counts, Residents};
 use crate::held::{Entry, Held, Since};
+use crate::item::Charge;
 use crate::lines::{Id, Line, Lines};
 use crate::newest::{NEWEST, Newest};
 use crate::older::{Older, Time};
@@ -10,7 +11,7 @@ use crate::repeats::Kind;
 use crate::sharing::{Known, Sharing};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
-use crate::{Bucket, Chunk, Engine, Histograms, Limits, Part, Reference};
+use crate::{Bucket, Chunk, Counted, Engine, Item, Limits, Part, Reference};
 
 /// References of one batch, at most.
 const BATCH: usize = 4096;
@@ -64,18 +65,36 @@ struct Run {
     line: u64,
     /// How often it occurs.
     weight: u32,
-    /// [`STORE`] and [`DIRTY`].
+    /// Lower half: item of the first reference, and [`STORE`]. Upper half: item of the last store, and [`DIRTY`].
     flags: u32,
 }
 
 /// The first reference is a store.
-const STORE: u32 = 1;
+const STORE: u32 = 1 << 15;
 /// Some reference is a store.
-const DIRTY: u32 = 2;
+const DIRTY: u32 = 1 << 31;
 /// There was no reference before.
-const COLD: u32 = 4;
+const COLD: u32 = 1 << 16;
 /// Another thread's store took it away since the last reference.
-const LOST: u32 = 8;
+const LOST: u32 = 1 << 17;
+
+/// The item of the first reference of a run.
+#[inline(always)]
+const fn first(flags: u32) -> Item {
+    Item(flags as u16 & Item::LAST.0)
+}
+
+/// What the first reference of a run counts as.
+#[inline(always)]
+const fn kind(flags: u32) -> (Kind, Item) {
+    (if flags & STORE != 0 { Kind::Store } else { Kind::Load }, first(flags))
+}
+
+/// Where the last store of a run, if there is one, has a write-back counted.
+#[inline(always)]
+const fn charge(flags: u32, bucket: Bucket) -> Charge {
+    if flags & DIRTY != 0 { Charge::new(bucket, Item((flags >> 16) as u16 & Item::LAST.0)) } else { Charge::NONE }
+}
 
 /// A line that came into the upper tiers.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +104,7 @@ struct Fetch<const W: usize> {
     by_set: [u8; W],
     full: u32,
     weight: u32,
-    /// [`STORE`], [`COLD`] and [`LOST`].
+    /// Lower half as in a run; and [`COLD`] and [`LOST`].
     flags: u32,
     /// Which run it is.
     run: u32,
@@ -100,6 +119,8 @@ struct Close<const W: usize> {
     after: usize,
     line: u64,
     weight: u32,
+    /// The last store of the run.
+    stored: Charge,
     since: Since<W>,
 }
 
@@ -183,15 +204,11 @@ impl Stack {
 }
 
 impl Engine for Stack {
-    fn feed(&mut self, references: &[Reference], bucket: Bucket) {
-        self.feed_chunk(Chunk { references, ..Chunk::default() }, bucket);
-    }
-
     fn feed_chunk(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
         self.feed_any(chunk, bucket, None);
     }
 
-    fn histograms(&self) -> Vec<(Bucket, Histograms)> {
+    fn counted(&self) -> Vec<Counted> {
         match &self.core {
             Width::Usual(core) => simd::run(Count { core }, self.instructions),
             Width::Wide(core) => simd::run(Count { core }, self.instructions),
@@ -222,11 +239,11 @@ struct Count<'a, const W: usize> {
 }
 
 impl<const W: usize> Task for Count<'_, W> {
-    type Answer = Vec<(Bucket, Histograms)>;
+    type Answer = Vec<Counted>;
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
-        self.core.histograms_with::<V>()
+        self.core.counted_with::<V>()
     }
 }
 
@@ -264,7 +281,7 @@ impl<const W: usize> Core<W> {
     /// Leaves out references to lines for which there is no id.
     #[cold]
     fn without_the_rest(&mut self, chunk: Chunk<'_>, feed: impl FnOnce(&mut Self, Chunk<'_>)) {
-        let (mut references, mut sites, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut references, mut sites, mut items, mut parts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let whole = [Part { len: chunk.references.len() as u32, times: 1 }];
         let mut at = 0;
         for part in if chunk.parts.is_empty() { &whole } else { chunk.parts } {
@@ -273,6 +290,7 @@ impl<const W: usize> Core<W> {
                 if self.lines.id(chunk.references[index].line()).is_some() {
                     references.push(chunk.references[index]);
                     sites.extend(chunk.sites.get(index));
+                    items.extend(chunk.items.get(index));
                 } else {
                     self.dropped += u64::from(part.times);
                 }
@@ -280,7 +298,7 @@ impl<const W: usize> Core<W> {
             at += part.len as usize;
             parts.push(Part { len: (references.len() - before) as u32, times: part.times });
         }
-        feed(self, Chunk { references: &references, sites: &sites, parts: &parts });
+        feed(self, Chunk { references: &references, sites: &sites, items: &items, parts: &parts });
     }
 
     #[inline(always)]
@@ -311,8 +329,9 @@ impl<const W: usize> Core<W> {
         loop {
             let part = piece.take(BATCH);
             match sink {
-                None => self.strip(part.references, weight),
-                Some(_) => self.strip_for_sink(part, weight),
+                None if part.items.is_empty() => self.strip(part.references, weight),
+                None => self.strip_items(part, weight, bucket),
+                Some(_) => self.strip_for_sink(part, weight, bucket),
             }
             if self.runs.len() >= BATCH {
                 self.batch::<V>(bucket, sink);
@@ -350,11 +369,43 @@ impl<const W: usize> Core<W> {
         self.references[1] += stores * u64::from(weight);
     }
 
+    /// The same, for references that are attributed to items.
+    #[inline(always)]
+    fn strip_items(&mut self, part: Chunk<'_>, weight: u32, bucket: Bucket) {
+        let start = self.runs.len();
+        self.runs.resize(start + part.references.len(), Run { line: 0, weight, flags: 0 });
+        let (mut next, mut last, mut flags) = match self.runs[..start].last() {
+            Some(run) if run.weight == 1 && weight == 1 => (start, run.line, run.flags),
+            _ => (start, u64::MAX, 0),
+        };
+        let mut counts = self.buckets.of(bucket);
+        for (reference, &item) in part.references.iter().zip(part.items) {
+            debug_assert!(item <= Item::LAST, "no such item");
+            let (line, store) = (reference.line(), u32::from(reference.is_store()));
+            let same = line == last;
+            next += usize::from(!same);
+            let first = if same { flags } else { (store * STORE) | u32::from(item.0) };
+            let stored = DIRTY | u32::from(item.0) << 16;
+            flags = if store == 0 { first } else { (first & 0xffff) | stored };
+            let run = &mut self.runs[next - 1];
+            (run.line, run.flags) = (line, flags);
+            last = line;
+            if let Some(counts) = counts.as_deref_mut() {
+                counts.add_references(item, store != 0, u64::from(weight));
+            }
+        }
+        self.runs.truncate(next);
+    }
+
     /// The same, with an outcome for each reference, which is complete for those that are on top.
-    fn strip_for_sink(&mut self, part: Chunk<'_>, weight: u32) {
-        for (reference, &site) in part.references.iter().zip(part.sites) {
-            let runs = self.runs.len();
-            self.strip(std::slice::from_ref(reference), weight);
+    fn strip_for_sink(&mut self, mut rest: Chunk<'_>, weight: u32, bucket: Bucket) {
+        while let [reference, ..] = *rest.references {
+            let (runs, site) = (self.runs.len(), rest.sites.first().copied().unwrap_or_default());
+            let one = rest.take(1);
+            match one.items {
+                [] => self.strip(one.references, weight),
+                _ => self.strip_items(one, weight, bucket),
+            }
             if self.runs.len() > runs {
                 self.outcome_of.push(self.outcomes.len() as u32);
             }
@@ -381,8 +432,8 @@ impl<const W: usize> Core<W> {
         let [loads, stores] = std::mem::take(&mut self.references);
         if let Some(counts) = counts.as_deref_mut() {
             counts.spread();
-            counts.references[0] += loads;
-            counts.references[1] += stores;
+            counts.add_references(Item::NONE, false, loads);
+            counts.add_references(Item::NONE, true, stores);
         }
         self.buckets.put(bucket, counts);
         if let Some(sink) = sink {
@@ -401,10 +452,9 @@ impl<const W: usize> Core<W> {
     fn reference_held<V: Vector>(&mut self, bucket: Bucket, mut counts: Option<&mut Counts<W>>) {
         let mut stamps = self.newest.stamps::<V>();
         for (index, &run) in self.runs.iter().enumerate() {
-            let (kind, weight) = (if run.flags & STORE != 0 { Kind::Store } else { Kind::Load }, u64::from(run.weight));
+            let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
             let Some(entry) = self.held.find(run.line) else {
-                let dirty = run.flags & DIRTY != 0;
-                let since = Since::now(dirty.then_some(bucket));
+                let since = Since::now(stored);
                 let tiers = (&mut self.held, &mut self.newest, &mut self.recent);
                 let (mut fetch, entry) = fetch::<V, W>(tiers, &mut stamps, run, since);
                 fetch.run = index as u32;
@@ -412,9 +462,9 @@ impl<const W: usize> Core<W> {
                     fetch_shared(sharing, &mut self.lines, &mut fetch, entry);
                 }
                 self.fetches.push(fetch);
-                if dirty {
-                    let (after, since) = (self.fetches.len(), Since::now(None));
-                    self.closes.push(Close { after, line: run.line, weight: run.weight, since });
+                if stored != Charge::NONE {
+                    let (after, since) = (self.fetches.len(), Since::now(Charge::NONE));
+                    self.closes.push(Close { after, line: run.line, weight: run.weight, stored, since });
                 }
                 continue;
             };
@@ -456,21 +506,22 @@ impl<const W: usize> Core<W> {
             let since = self.held.since(entry);
             since.full = since.full.max(full);
             V::raise(&mut since.greatest, &by_set);
-            if run.flags & DIRTY != 0 {
-                match since.stored {
+            if stored != Charge::NONE {
+                match since.stored.get() {
                     None => {
                         let after = self.fetches.len();
-                        self.closes.push(Close { after, line: run.line, weight: run.weight, since: *since });
+                        let (line, weight, since) = (run.line, run.weight, *since);
+                        self.closes.push(Close { after, line, weight, stored, since });
                     }
                     Some(_) if since.full == 0 => {}
-                    Some(charged) => {
+                    Some((charged, item)) => {
                         let counts = if charged == bucket { counts.as_deref_mut() } else { self.buckets.of(charged) };
                         if let Some(counts) = counts {
-                            counts.add_near(Kind::Writeback, since.full, &since.greatest, weight);
+                            counts.add_near((Kind::Writeback, item), since.full, &since.greatest, weight);
                         }
                     }
                 }
-                *since = Since::now(Some(bucket));
+                *since = Since::now(stored);
             }
         }
     }
@@ -514,11 +565,10 @@ impl<const W: usize> Core<W> {
             let (fetch, (id, gone)) = (&self.fetches[at], self.ids[at]);
             if let Some((_, since)) = &fetch.gone {
                 let line = self.lines.get_mut(gone);
-                match since.stored {
-                    Some(bucket) => {
-                        (line.greatest, line.greatest_full, line.dirty) = (since.greatest, since.full, bucket.0 + 1);
-                    }
-                    None => line.raise::<V>(since.full, &since.greatest),
+                if since.stored == Charge::NONE {
+                    line.raise::<V>(since.full, &since.greatest);
+                } else {
+                    (line.greatest, line.greatest_full, line.dirty) = (since.greatest, since.full, since.stored);
                 }
             }
             let (weight, store) = (u64::from(fetch.weight), fetch.flags & STORE != 0);
@@ -529,8 +579,8 @@ impl<const W: usize> Core<W> {
             }
             if fetch.flags & COLD != 0 {
                 if let Some(counts) = counts.as_deref_mut() {
-                    let which = if fetch.flags & LOST != 0 { &mut counts.lost } else { &mut counts.cold };
-                    which[usize::from(store)] += weight;
+                    let of = first(fetch.flags);
+                    counts.add_without_distance(of, fetch.flags & LOST != 0, store, weight);
                 }
                 if fetch.flags & LOST != 0
                     && let Some(sharing) = &mut self.sharing
@@ -540,8 +590,7 @@ impl<const W: usize> Core<W> {
                 continue;
             }
             if let Some(counts) = counts.as_deref_mut() {
-                let kind = if store { Kind::Store } else { Kind::Load };
-                counts.add_far(kind, fetch.full, &fetch.by_set, weight);
+                counts.add_far(kind(fetch.flags), fetch.full, &fetch.by_set, weight);
             }
             self.lines.get_mut(id).raise::<V>(fetch.full, &fetch.by_set);
         }
@@ -578,34 +627,35 @@ impl<const W: usize> Core<W> {
         let mut line = *self.lines.get(id);
         if let Some(entry) = held {
             let since = self.held.since_of(entry);
-            if let Some(bucket) = since.stored {
-                (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, bucket.0 + 1);
+            if since.stored != Charge::NONE {
+                (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, since.stored);
             }
             line.raise::<V>(since.full, &since.greatest);
         }
         line
     }
 
-    /// Adds `max(m, depth now)` of a line that was stored to the part of the bucket it is charged to.
+    /// Adds `max(m, depth now)` of a line that was stored to where it is charged.
     #[inline(always)]
-    fn add_resident<V: Vector>(&self, id: Id, parts: &mut [Option<Resident>]) {
+    fn add_resident<V: Vector>(&self, id: Id, residents: &mut Residents) {
         let number = self.lines.number(id);
         let held = self.held.find(number);
         let mut line = self.state::<V>(held, id);
         let (full, by_set) = self.depth::<V>(number, held, id);
         line.raise::<V>(full, &by_set);
-        let part = parts[usize::from(line.dirty) - 1].get_or_insert_with(|| Resident::new(self.limits));
-        part.line(u64::from(line.greatest_full), &line.greatest);
+        if let Some(charged) = line.dirty.get() {
+            residents.line(charged, u64::from(line.greatest_full), &line.greatest, self.limits);
+        }
     }
 
     /// The histograms as if the run ended now.
     #[inline(always)]
-    pub(crate) fn histograms_with<V: Vector>(&self) -> Vec<(Bucket, Histograms)> {
-        let mut resident = vec![None; 256];
+    pub(crate) fn counted_with<V: Vector>(&self) -> Vec<Counted> {
+        let mut residents = Residents::default();
         for id in self.lines.stored() {
-            self.add_resident::<V>(id, &mut resident);
+            self.add_resident::<V>(id, &mut residents);
         }
-        self.buckets.histograms(&resident)
+        self.buckets.counted(&residents)
     }
 }
 
@@ -635,7 +685,7 @@ fn fetch<V: Vector, const W: usize>(
     let entry = entry.unwrap_or_else(|| held.add(line, since));
     newest.put::<V>(stamps, top, line, entry);
     held.set_slot(entry, top);
-    (Fetch { line, by_set, full, weight: run.weight, flags: run.flags & STORE, run: 0, gone }, entry)
+    (Fetch { line, by_set, full, weight: run.weight, flags: run.flags & 0xffff, run: 0, gone }, entry)
 }
 
 /// A line in the upper tiers is referenced: the holes above it count too.
@@ -686,12 +736,11 @@ fn close_interval<V: Vector, const W: usize>(
     let id = lines.id(close.line).unwrap_or_default();
     let line = lines.get_mut(id);
     line.raise::<V>(close.since.full, &close.since.greatest);
-    if line.dirty != 0 && line.greatest_full > 0 {
-        let charged = Bucket(line.dirty - 1);
+    if let Some((charged, item)) = line.dirty.get().filter(|_| line.greatest_full > 0) {
         let counts = if charged == bucket { counts } else { buckets.of(charged) };
         if let Some(counts) = counts {
-            counts.add_far(Kind::Writeback, line.greatest_full, &line.greatest, u64::from(close.weight));
+            counts.add_far((Kind::Writeback, item), line.greatest_full, &line.greatest, u64::from(close.weight));
         }
     }
-    (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, bucket.0 + 1);
+    (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, close.stored);
 }

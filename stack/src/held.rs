@@ -4,8 +4,8 @@
 //! wherever it moves between the two. Whatever hits in these tiers is done with here and touches no other state of the
 //! line; what happened to it is handed over when it leaves.
 
-use crate::Bucket;
 use crate::boxed;
+use crate::item::Charge;
 use crate::newest::NEWEST;
 use crate::recent::RECENT;
 
@@ -24,13 +24,13 @@ pub(crate) struct Since<const W: usize> {
     pub(crate) greatest: [u8; W],
     /// Greatest `d_0`.
     pub(crate) full: u32,
-    /// The bucket of its last store; `None`: it was not stored since it came, so that more is to be known elsewhere.
-    pub(crate) stored: Option<Bucket>,
+    /// Where its last store was counted; none: it was not stored since it came, so that more is to be known elsewhere.
+    pub(crate) stored: Charge,
 }
 
 impl<const W: usize> Since<W> {
     /// Just now it was stored, or it came.
-    pub(crate) const fn now(stored: Option<Bucket>) -> Self {
+    pub(crate) const fn now(stored: Charge) -> Self {
         Self { greatest: [0; W], full: 0, stored }
     }
 }
@@ -56,7 +56,7 @@ impl<const W: usize> Held<W> {
     pub(crate) fn new() -> Self {
         Self {
             lines: [0; HELD],
-            since: [Since::now(None); HELD],
+            since: [Since::now(Charge::NONE); HELD],
             slots: [0; HELD],
             next: [NONE; HELD],
             heads: boxed::array(NONE),

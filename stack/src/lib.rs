@@ -30,6 +30,7 @@ mod counts;
 mod engine;
 mod held;
 mod holes;
+mod item;
 mod lines;
 mod newest;
 mod older;
@@ -43,8 +44,9 @@ mod sink;
 mod threads;
 mod timeline;
 
-pub use counts::{Binned, FullCounts, Histograms, SetCounts};
+pub use counts::{Binned, Counted, FullCounts, Histograms, SetCounts};
 pub use engine::Stack;
+pub use item::Item;
 pub use plain::Plain;
 pub use sharing::{ByPosition, Position, Shared};
 pub use simd::Instructions;
@@ -124,6 +126,8 @@ pub struct Chunk<'a> {
     pub references: &'a [Reference],
     /// For each reference the number of the place in the program that made it, for a [`Sink`]; or empty.
     pub sites: &'a [u32],
+    /// For each reference what its counts are attributed to; or empty: [`Item::NONE`].
+    pub items: &'a [Item],
     /// How `references` divides into repeated pieces, in order, all of it; or empty: each reference occurs once.
     pub parts: &'a [Part],
 }
@@ -133,30 +137,28 @@ impl<'a> Chunk<'a> {
     fn take(&mut self, len: usize) -> Self {
         let (references, after) = self.references.split_at(len.min(self.references.len()));
         let (sites, sites_after) = self.sites.split_at(len.min(self.sites.len()));
-        (self.references, self.sites) = (after, sites_after);
-        Self { references, sites, parts: &[] }
+        let (items, items_after) = self.items.split_at(len.min(self.items.len()));
+        (self.references, self.sites, self.items) = (after, sites_after, items_after);
+        Self { references, sites, items, parts: &[] }
     }
 }
 
 /// One LRU stack that counts.
 pub trait Engine {
     /// Takes references in program order and counts them in `bucket`.
-    fn feed(&mut self, references: &[Reference], bucket: Bucket);
+    fn feed(&mut self, references: &[Reference], bucket: Bucket) {
+        self.feed_chunk(Chunk { references, ..Chunk::default() }, bucket);
+    }
 
     /// Takes a chunk in program order and counts it in `bucket`.
-    fn feed_chunk(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
-        if chunk.parts.is_empty() {
-            return self.feed(chunk.references, bucket);
-        }
-        let mut rest = chunk.references;
-        for part in chunk.parts {
-            let (piece, after) = rest.split_at(part.len as usize);
-            (0..part.times).for_each(|_| self.feed(piece, bucket));
-            rest = after;
-        }
-    }
+    fn feed_chunk(&mut self, chunk: Chunk<'_>, bucket: Bucket);
 
     /// The counts of every counted bucket that was fed or charged with a write-back, ascending; the end-of-run parts
     /// are computed as if the run ended now, and feeding may go on.
-    fn histograms(&self) -> Vec<(Bucket, Histograms)>;
+    fn counted(&self) -> Vec<Counted>;
+
+    /// The same, without the items.
+    fn histograms(&self) -> Vec<(Bucket, Histograms)> {
+        self.counted().into_iter().map(|counted| (counted.bucket, counted.all)).collect()
+    }
 }

@@ -4,6 +4,7 @@
 //! the ids of neighbouring lines are neighbours too and the state of a walked array is walked with it.
 
 use crate::boxed;
+use crate::item::Charge;
 use crate::older::Time;
 use crate::simd::Vector;
 use std::collections::HashMap;
@@ -29,13 +30,13 @@ pub(crate) struct Line<const W: usize> {
     pub(crate) last: Time,
     /// Place in the timeline of the older tier; 0: not there.
     pub(crate) place: u32,
-    /// 0: never stored; else 1 + the bucket of the last store.
-    pub(crate) dirty: u8,
+    /// Where its last store was counted.
+    pub(crate) dirty: Charge,
 }
 
 impl<const W: usize> Default for Line<W> {
     fn default() -> Self {
-        Self { greatest: [0; W], greatest_full: 0, last: 0, place: 0, dirty: 0 }
+        Self { greatest: [0; W], greatest_full: 0, last: 0, place: 0, dirty: Charge::NONE }
     }
 }
 
@@ -144,7 +145,7 @@ impl<const W: usize> Lines<W> {
     /// Ids of all lines ever stored, in no particular order.
     pub(crate) fn stored(&self) -> impl Iterator<Item = Id> + '_ {
         self.state.iter().enumerate().flat_map(|(region, lines)| {
-            let dirty = lines.iter().enumerate().filter(|(_, line)| line.dirty != 0);
+            let dirty = lines.iter().enumerate().filter(|(_, line)| line.dirty != Charge::NONE);
             dirty.map(move |(line, _)| (region << REGION_BITS | line) as Id)
         })
     }

@@ -1,8 +1,8 @@
 //! The model as its text says it: one list, walked from the top. Slow; what everything else is compared with.
 
-use crate::counts::{Buckets, Resident};
+use crate::counts::{Buckets, Residents};
 use crate::repeats::Kind;
-use crate::{Bucket, Engine, Histograms, Limits, Reference};
+use crate::{Bucket, Chunk, Counted, Engine, Item, Limits, Part, Reference};
 use std::collections::HashMap;
 
 /// Distances by set are kept for so many set counts.
@@ -20,7 +20,7 @@ pub struct Plain {
 
 #[derive(Clone, Debug)]
 struct Dirty {
-    bucket: Bucket,
+    charged: (Bucket, Item),
     /// m per set-count exponent, a = 0 first.
     greatest: Vec<u64>,
 }
@@ -53,17 +53,18 @@ impl Plain {
         std::array::from_fn(capped)
     }
 
-    fn reference(&mut self, line: u64, store: bool, bucket: Bucket) {
+    fn reference(&mut self, reference: Reference, bucket: Bucket, item: Item) {
+        let (line, store) = (reference.line(), reference.is_store());
         let distances = self.distances(line);
         let by_set = distances.as_ref().map(|d| self.capped(d));
         if let Some(counts) = self.buckets.of(bucket) {
-            counts.references[usize::from(store)] += 1;
+            counts.add_references(item, store, 1);
             match (&distances, &by_set) {
                 (Some(d), _) if d[0] == 0 => {}
                 (Some(d), Some(by_set)) => {
-                    counts.add_near(if store { Kind::Store } else { Kind::Load }, d[0] as u32, by_set, 1)
+                    counts.add_near((if store { Kind::Store } else { Kind::Load }, item), d[0] as u32, by_set, 1)
                 }
-                _ => counts.cold[usize::from(store)] += 1,
+                _ => counts.add_without_distance(item, false, store, 1),
             }
         }
         if let Some(d) = &distances {
@@ -74,11 +75,12 @@ impl Plain {
         }
         self.stack.push(line);
         if store {
-            let fresh = Dirty { bucket, greatest: vec![0; self.limits.max_set_bits as usize + 1] };
+            let fresh = Dirty { charged: (bucket, item), greatest: vec![0; self.limits.max_set_bits as usize + 1] };
             if let Some(last) = self.dirty.insert(line, fresh) {
                 let by_set = self.capped(&last.greatest);
-                if let Some(counts) = self.buckets.of(last.bucket).filter(|_| last.greatest[0] > 0) {
-                    counts.add_near(Kind::Writeback, last.greatest[0] as u32, &by_set, 1);
+                let (charged, item) = last.charged;
+                if let Some(counts) = self.buckets.of(charged).filter(|_| last.greatest[0] > 0) {
+                    counts.add_near((Kind::Writeback, item), last.greatest[0] as u32, &by_set, 1);
                 }
             }
         }
@@ -86,21 +88,27 @@ impl Plain {
 }
 
 impl Engine for Plain {
-    fn feed(&mut self, references: &[Reference], bucket: Bucket) {
-        for r in references {
-            self.reference(r.line(), r.is_store(), bucket);
+    fn feed_chunk(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
+        let whole = [Part { len: chunk.references.len() as u32, times: 1 }];
+        let mut at = 0;
+        for part in if chunk.parts.is_empty() { &whole } else { chunk.parts } {
+            let piece = at..at + part.len as usize;
+            at = piece.end;
+            for index in (0..part.times).flat_map(|_| piece.clone()) {
+                let item = chunk.items.get(index).copied().unwrap_or_default();
+                self.reference(chunk.references[index], bucket, item);
+            }
         }
     }
 
-    fn histograms(&self) -> Vec<(Bucket, Histograms)> {
-        let mut resident = vec![None; 256];
+    fn counted(&self) -> Vec<Counted> {
+        let mut residents = Residents::default();
         for (&line, dirty) in &self.dirty {
             let mut now = self.distances(line).unwrap_or_default();
             now.iter_mut().zip(&dirty.greatest).for_each(|(d, &m)| *d = m.max(*d));
-            let part = resident[usize::from(dirty.bucket.0)].get_or_insert_with(|| Resident::new(self.limits));
-            part.line(now[0], &self.capped(&now));
+            residents.line(dirty.charged, now[0], &self.capped(&now), self.limits);
         }
-        self.buckets.histograms(&resident)
+        self.buckets.counted(&residents)
     }
 }
 

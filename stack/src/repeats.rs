@@ -3,6 +3,7 @@
 //! A loop makes the same few combinations of distances again and again, and counting one means adding to a cell for every
 //! set count. Here a combination waits in a table until another needs its place.
 
+use crate::Item;
 use crate::boxed;
 
 /// What is counted.
@@ -28,6 +29,7 @@ pub(crate) struct Combination<const W: usize> {
     /// For one set.
     pub(crate) full: u32,
     pub(crate) kind: Kind,
+    pub(crate) item: Item,
     /// 0: this stands for nothing.
     pub(crate) weight: u64,
 }
@@ -38,14 +40,15 @@ pub(crate) struct Repeats<const W: usize, const ENTRIES: usize>(Box<[Combination
 
 impl<const W: usize, const ENTRIES: usize> Repeats<W, ENTRIES> {
     pub(crate) fn new() -> Self {
-        Self(boxed::array(Combination { by_set: [0; W], full: 0, kind: Kind::Load, weight: 0 }))
+        Self(boxed::array(Combination { by_set: [0; W], full: 0, kind: Kind::Load, item: Item::NONE, weight: 0 }))
     }
 
     /// Adds a combination; returns another that had to make room for it.
     #[inline(always)]
     pub(crate) fn add(&mut self, new: Combination<W>) -> Option<Combination<W>> {
         let entry = &mut self.0[new.hash() >> (64 - ENTRIES.ilog2())];
-        if entry.full == new.full && entry.kind == new.kind && entry.by_set == new.by_set {
+        let same = (entry.full, entry.kind, entry.item) == (new.full, new.kind, new.item);
+        if same && entry.by_set == new.by_set {
             entry.weight += new.weight;
             return None;
         }
@@ -62,7 +65,7 @@ impl<const W: usize> Combination<W> {
     /// Well mixed in its high bits.
     #[inline(always)]
     fn hash(&self) -> usize {
-        let mut mixed = u64::from(self.full) << 2 | self.kind as u64;
+        let mut mixed = u64::from(self.full) << 2 | self.kind as u64 | u64::from(self.item.0) << 40;
         for word in self.by_set.as_chunks::<8>().0 {
             mixed = mixed.rotate_left(25) ^ u64::from_le_bytes(*word);
         }

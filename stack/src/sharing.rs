@@ -253,7 +253,7 @@ impl<const W: usize> Sharing<W> {
                 let of = |event: Event| {
                     let tally = tallies.0[event as usize].as_ref();
                     tally.map_or_else(ByPosition::default, |tally| ByPosition {
-                        full: tally.full.binned(),
+                        full: tally.full.binned(None),
                         sets: tally.sets.iter().map(|row| trimmed(row)).collect(),
                     })
                 };

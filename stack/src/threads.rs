@@ -5,6 +5,7 @@
 //! line of the chunk is looked up in the other stacks once.
 
 use crate::engine::{Core, Stack, Width};
+use crate::item::Charge;
 use crate::lines::REGION_BITS;
 use crate::sharing::{Event, Known, Position, Shared, Sharing};
 use crate::simd::{self, Task, Vector};
@@ -324,17 +325,15 @@ impl<const W: usize> Core<W> {
     #[inline(always)]
     fn clean<V: Vector>(&mut self, found: &Found) {
         let state = self.state::<V>(found.held, found.id);
-        if state.dirty == 0 {
-            return;
-        }
+        let Some((charged, _)) = state.dirty.get() else { return };
         if let Some(entry) = found.held {
-            *self.held.since(entry) = crate::held::Since::now(None);
+            *self.held.since(entry) = crate::held::Since::now(Charge::NONE);
         }
         let line = self.lines.get_mut(found.id);
-        (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, 0);
+        (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, Charge::NONE);
         let at = Position::new(state.greatest_full, &state.greatest).max(&found.position);
         if let Some(sharing) = &mut self.sharing {
-            sharing.count(Event::Dirty, Bucket(state.dirty - 1), &at, 1);
+            sharing.count(Event::Dirty, charged, &at, 1);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The fast engine against the plain list walk, on traces that reach every path of it.
 
-use bf_stack::{Bucket, Chunk, Engine, Histograms, Instructions, Limits, MissesBySite, Part, Plain, Reference, Stack};
+use bf_stack::{
+    Bucket, Chunk, Engine, Histograms, Instructions, Item, Limits, MissesBySite, Part, Plain, Reference, Stack,
+};
 use proptest::prelude::*;
 
 /// Batches of references, each with its bucket.
@@ -66,6 +68,7 @@ fn pieces() -> impl Strategy<Value = Vec<(u32, Vec<(u64, bool)>)>> {
 struct Chunks {
     references: Vec<Reference>,
     sites: Vec<u32>,
+    items: Vec<Item>,
     parts: Vec<Part>,
 }
 
@@ -75,11 +78,17 @@ impl Chunks {
             pieces.iter().flat_map(|(_, piece)| piece).map(|&(l, s)| Reference::new(l, s)).collect();
         let parts = pieces.iter().map(|(times, piece)| Part { len: piece.len() as u32, times: *times }).collect();
         let sites = references.iter().map(|reference| (reference.line() % 7) as u32).collect();
-        Self { references, sites, parts }
+        let items = references.iter().map(|reference| Item((reference.line() % 5 * 40) as u16)).collect();
+        Self { references, sites, items, parts }
     }
 
     fn chunk(&self) -> Chunk<'_> {
-        Chunk { references: &self.references, sites: &self.sites, parts: &self.parts }
+        Chunk { references: &self.references, sites: &self.sites, items: &[], parts: &self.parts }
+    }
+
+    /// The same, attributed to items.
+    fn attributed(&self) -> Chunk<'_> {
+        Chunk { items: &self.items, ..self.chunk() }
     }
 }
 
@@ -116,6 +125,31 @@ proptest! {
                 plain.feed_chunk(chunks.chunk(), Bucket(*bucket));
             }
             compare(fast.histograms(), plain.histograms(), limits);
+        }
+    }
+
+    /// Each item has the counts that the definition gives it, and the whole is what it is without items.
+    #[test]
+    fn items_count_what_is_attributed_to_them(
+        chunks in prop::collection::vec((0u8..3, pieces(), prop::bool::ANY), 1..4),
+        limits in limits(),
+    ) {
+        for instructions in Instructions::ALL.into_iter().filter(|instructions| instructions.available()) {
+            let stack = || Stack::new(limits).with_instructions(instructions);
+            let (mut fast, mut without, mut plain) = (stack(), stack(), Plain::new(limits));
+            for (bucket, pieces, attributed) in &chunks {
+                let chunks = Chunks::new(pieces);
+                let chunk = if *attributed { chunks.attributed() } else { chunks.chunk() };
+                fast.feed_chunk(chunk, Bucket(*bucket));
+                plain.feed_chunk(chunk, Bucket(*bucket));
+                without.feed_chunk(chunks.chunk(), Bucket(*bucket));
+            }
+            prop_assert_eq!(fast.histograms(), without.histograms());
+            prop_assert_eq!(fast.counted(), plain.counted());
+            for counted in fast.counted() {
+                let sums = [0, 1].map(|kind| counted.items.iter().map(|(_, item)| item.references[kind]).sum::<u64>());
+                prop_assert!(counted.items.is_empty() || sums == counted.all.references);
+            }
         }
     }
 

@@ -23,12 +23,13 @@ pub struct Help {
 }
 
 /// Every option of ours.
-pub const OPTIONS: [Help; 14] = [
+pub const OPTIONS: [Help; 15] = [
     Help { name: "-bf-include", value: "LIST", text: "Instrument only these functions: names by comma, or @FILE." },
     Help { name: "-bf-exclude", value: "LIST", text: "Do not instrument these functions: names by comma, or @FILE." },
     Help { name: "-bf-line-size", value: "LIST", text: "Cache line sizes to record, bytes by comma (default 64)." },
     Help { name: "-bf-max-set-bits", value: "N", text: "Exact for every power of two up to 2^N sets (default 16)." },
     Help { name: "-bf-max-ways", value: "N", text: "Exact for every associativity up to N ways (default 64)." },
+    Help { name: "-bf-by-func", value: "", text: "Keep figures by function, loop and line (bf report --by)." },
     Help {
         name: "-bf-no-streams",
         value: "",

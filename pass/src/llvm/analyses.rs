@@ -30,6 +30,10 @@ impl Analyses {
         unsafe { bf_shim_share_no_returns(self.0, function.0) }
     }
 
+    pub(super) const fn manager(self) -> *mut c_void {
+        self.0
+    }
+
     /// How many bytes `to` lies behind `from`, if that is a constant. Both are addresses that one block uses.
     pub(crate) fn distance(self, function: Value, from: Value, to: Value) -> Option<i64> {
         let mut bytes = 0;

@@ -76,6 +76,15 @@ impl Workshop {
         fs::read_to_string(record).unwrap()
     }
 
+    /// The same, each access with where it comes from.
+    pub(crate) fn record_origins(&self, source: &Path, flags: &[&str]) -> String {
+        self.record(source, flags);
+        let record = self.path("origins");
+        let mut run = Command::new(self.path("program"));
+        succeed(run.current_dir(self.folder.path()).env("RECORD", &record).env("RECORD_ORIGINS", "1"));
+        fs::read_to_string(record).unwrap()
+    }
+
     /// The module that compiling a source gives, as text.
     pub(crate) fn module(&self, source: &Path, flags: &[&str]) -> String {
         let module = self.path("module.ll");

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use crate::coherence::{Coherence, LineCoherence};
 use crate::counters::Counters;
 use crate::error::{Damage, Error};
-use crate::model::{LineData, Process, SampledLines, StackData};
+use crate::model::{ItemLines, ItemStack, LineData, Process, SampledLines, StackData};
+use crate::places::Places;
 use crate::section::{Kind, Section};
 use crate::sharing::{SharedLine, SharedLines};
 use crate::wire::{Head, Part, Sampled, SampledHead};
@@ -26,6 +27,8 @@ pub(super) struct Parts {
     pub(super) coherence: Vec<LineCoherence>,
     pub(super) sharing: Vec<SharedLines>,
     pub(super) counters: Option<Counters>,
+    pub(super) places: Option<Places>,
+    pub(super) items: Vec<ItemLines>,
     /// Group and way of sampling of the last section of sampled line data.
     last: Option<(bool, u32)>,
 }
@@ -74,6 +77,24 @@ impl Assembly {
                 data.validate().map_err(|problem| Error::Inconsistent { place, problem })?;
                 self.parts.entry(header.process).or_default().add_coherence(data).map_err(corrupt)?;
             }
+            Some(Kind::Places) => {
+                let places = Places::decode_any(header.version, raw).map_err(corrupt)?;
+                let place = header.place(section.number);
+                places.validate().map_err(|problem| Error::Inconsistent { place, problem })?;
+                let parts = self.parts.entry(header.process).or_default();
+                if parts.places.replace(places).is_some() {
+                    return Err(corrupt(Damage::Structure("the process has two tables of places")));
+                }
+            }
+            Some(Kind::Items) => {
+                let data = ItemLines::decode_any(header.version, raw).map_err(corrupt)?;
+                if data.line_bytes != header.part {
+                    return Err(corrupt(Damage::Structure("header and contents name two line sizes")));
+                }
+                let place = header.place(section.number);
+                data.validate().map_err(|problem| Error::Inconsistent { place, problem })?;
+                self.parts.entry(header.process).or_default().add_items(data).map_err(corrupt)?;
+            }
             Some(Kind::Sharing) => {
                 let data = SharedLines::decode_any(header.version, raw).map_err(corrupt)?;
                 if data.line_bytes != header.part {
@@ -112,6 +133,27 @@ impl Parts {
                 return Err(Damage::Structure("line sizes are not ascending"));
             }
             _ => self.lines.push(data),
+        }
+        Ok(())
+    }
+
+    /// Appends a line size broken down, or more stacks of the last one.
+    fn add_items(&mut self, data: ItemLines) -> Result<(), Damage> {
+        let key = |stack: &ItemStack| (stack.owner, stack.tag, stack.item);
+        match self.items.last_mut() {
+            Some(last) if last.line_bytes == data.line_bytes => {
+                if (last.max_set_bits, last.max_ways) != (data.max_set_bits, data.max_ways) {
+                    return Err(Damage::Structure("its limits differ from those of the same line size before"));
+                }
+                if data.stacks.first().map(key) <= last.stacks.last().map(key) {
+                    return Err(Damage::Structure("its stacks do not follow those before"));
+                }
+                last.stacks.extend(data.stacks);
+            }
+            Some(last) if last.line_bytes > data.line_bytes => {
+                return Err(Damage::Structure("line sizes are not ascending"));
+            }
+            _ => self.items.push(data),
         }
         Ok(())
     }
@@ -192,9 +234,22 @@ impl Parts {
     /// The process that head and lines make.
     pub(super) fn into_process(mut self) -> Process {
         let Head { meta, machine, uninstrumented, log, tags } = self.head.take().unwrap_or_default();
-        let Self { lines, sampled, coherence, sharing, counters, .. } = self;
-        let counters = counters.unwrap_or_default();
-        Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing, counters }
+        let Self { lines, sampled, coherence, sharing, counters, places, items, .. } = self;
+        let (counters, places) = (counters.unwrap_or_default(), places.unwrap_or_default());
+        Process {
+            meta,
+            machine,
+            uninstrumented,
+            log,
+            tags,
+            lines,
+            sampled,
+            coherence,
+            sharing,
+            counters,
+            places,
+            items,
+        }
     }
 }
 

@@ -7,11 +7,13 @@ use super::{read, salvage::salvage};
 use crate::coherence::LineCoherence;
 use crate::counters::Counters;
 use crate::error::{Damage, Error};
-use crate::model::{Process, Profile};
+use crate::model::{ItemLines, Process, Profile};
 use crate::samples::{rich, sampled};
 use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
 use crate::sharing::SharedLines;
-use crate::wire::{CoherentLines, CoherentSlot, Head, HeadRef, Lines, Part, SharedLinesRef, Stack, decode, encode};
+use crate::wire::{
+    CoherentLines, CoherentSlot, Head, HeadRef, Items, Lines, Part, SharedLinesRef, Stack, decode, encode,
+};
 
 /// A head of version 2, which adds two fields: one of the process, one of each callee.
 #[derive(Debug)]
@@ -31,13 +33,13 @@ impl Part for NextHead {
     }
 }
 
-/// What a bf of format 1.3 would write: heads of version 2, line data of version 3 with a list that runs parallel to the
-/// stacks, and a section of a kind that does not exist yet after each process.
+/// What a bf of format 1.3 would write: heads of version 2, line data of version 3 and places of version 2 with a list that
+/// runs parallel to the stacks and to the sites, and a section of a kind that does not exist yet after each process.
 fn next_minor(profile: &Profile) -> Vec<u8> {
     let format = Format { minor: 3, ..Format::PROFILE };
     let mut sections = SectionWriter::new(Vec::new(), &format, 1).unwrap();
     for (process, index) in profile.processes.iter().zip(0..) {
-        let Process { meta, machine, uninstrumented, log, tags, lines, .. } = process;
+        let Process { meta, machine, uninstrumented, log, tags, lines, places, .. } = process;
         let mut raw = Vec::new();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         encode(&("podman", vec![7_u32; uninstrumented.len()]), &mut raw);
@@ -70,6 +72,18 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
             encode(&process.counters, &mut raw);
             encode(&"how often", &mut raw);
             sections.section(Header { version: 2, ..header(Kind::Counters, index, 0) }, &raw).unwrap();
+        }
+        let mut raw = Vec::new();
+        encode(places, &mut raw);
+        encode(&vec![9_u8; places.sites.len()], &mut raw);
+        sections.section(Header { version: 2, ..header(Kind::Places, index, 0) }, &raw).unwrap();
+        for data in &process.items {
+            let &ItemLines { line_bytes, max_set_bits, max_ways, ref stacks } = data;
+            let stacks = stacks.iter().map(|stack| (stack.item, Stack::of_item(stack))).collect();
+            let mut raw = Vec::new();
+            encode(&Items { line_bytes, max_set_bits, max_ways, stacks }, &mut raw);
+            encode(&"more", &mut raw);
+            sections.section(Header { version: 2, ..header(Kind::Items, index, line_bytes) }, &raw).unwrap();
         }
         sections.section(Header { kind: 900, ..header(Kind::Head, index, 5) }, b"something new").unwrap();
     }

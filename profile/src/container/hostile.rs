@@ -217,9 +217,9 @@ fn refused(sections: &[(Header, Vec<u8>)], processes: u32) -> String {
 fn sections_must_belong_together() {
     let all = sections(&bytes(&rich()));
     let counts = "the processes before it are not those that it counts";
-    assert_eq!(refused(&all, 3), format!("corrupt in section 9 (end mark): {counts}"));
+    assert_eq!(refused(&all, 3), format!("corrupt in section 12 (end mark): {counts}"));
     assert_eq!(refused(&all[..3], 2), format!("corrupt in section 3 (end mark): {counts}"));
-    assert_eq!(refused(&all[1..], 2), format!("corrupt in section 8 (end mark): {counts}"));
+    assert_eq!(refused(&all[1..], 2), format!("corrupt in section 11 (end mark): {counts}"));
     let twice = [all[0].clone(), all[0].clone()];
     assert_eq!(refused(&twice, 1), "corrupt in section 1 (head of process 0): the process has two heads");
     let swapped = [all[0].clone(), all[2].clone(), all[1].clone()];
@@ -240,6 +240,9 @@ fn sections_must_belong_together() {
         refused(&swapped, 1),
         "corrupt in section 2 (sharing of 32-byte lines of process 0): line sizes are not ascending"
     );
+    let table = all.iter().find(|(header, _)| header.kind == Kind::Places as u16).unwrap();
+    let places = [all[0].clone(), table.clone(), table.clone()];
+    assert_eq!(refused(&places, 1), "corrupt in section 2 (places of process 0): the process has two tables of places");
     let mut renamed = all[..2].to_vec();
     renamed[1].0.part = 128;
     assert_eq!(

@@ -19,7 +19,16 @@ pub fn read(from: impl Read) -> Result<Profile, Error> {
         let section = sections.next()?;
         match Kind::of(section.header.kind) {
             Some(Kind::End) => return finish(assembly, &section),
-            Some(Kind::Head | Kind::Lines | Kind::Sampled | Kind::Coherence | Kind::Sharing | Kind::Counters) => {
+            Some(
+                Kind::Head
+                | Kind::Lines
+                | Kind::Sampled
+                | Kind::Coherence
+                | Kind::Sharing
+                | Kind::Counters
+                | Kind::Places
+                | Kind::Items,
+            ) => {
                 let raw = sections.unpack(&section)?;
                 assembly.add(&section, &raw)?;
             }

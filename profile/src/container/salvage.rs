@@ -164,6 +164,10 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
     for tag in process.tags.len() as u32..tags {
         process.tags.push(if tag == 0 { String::new() } else { format!("tag-{tag}") });
     }
+    if process.validate_by_place().is_err() {
+        lost.push(format!("the figures by place of process {index} do not add up to what is left and are left out"));
+        process.items.clear();
+    }
     process
 }
 

@@ -5,11 +5,12 @@ use std::io::Write;
 use crate::coherence::LineCoherence;
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::model::{LineData, Process, Profile, SampledLines};
+use crate::model::{ItemLines, LineData, Process, Profile, SampledLines};
+use crate::places::Places;
 use crate::section::{Format, Header, Kind, SectionWriter};
 use crate::sharing::{SharedLine, SharedLines};
 use crate::wire::{
-    CoherentLines, CoherentSlot, HeadRef, Lines, SampledHead, SharedLinesRef, Stack, encode, version_of,
+    CoherentLines, CoherentSlot, HeadRef, Items, Lines, SampledHead, SharedLinesRef, Stack, encode, version_of,
 };
 
 /// Line data beyond this many bytes is spread over several sections: it bounds what a writer buffers, which may be a
@@ -33,8 +34,8 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
     let mut sections = SectionWriter::new(to, &Format::PROFILE, LEVEL)?;
     let mut raw = Vec::new();
     for (process, index) in profile.processes.iter().zip(0..) {
-        let Process { meta, machine, uninstrumented, log, tags, lines, sampled, coherence, sharing, counters } =
-            process;
+        let Process { meta, machine, uninstrumented, log, tags, lines, sampled, .. } = process;
+        let Process { coherence, sharing, counters, places, items, .. } = process;
         raw.clear();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         sections.section(header(Kind::Head, index, 0), &raw)?;
@@ -54,6 +55,14 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
             raw.clear();
             encode(counters, &mut raw);
             sections.section(header(Kind::Counters, index, 0), &raw)?;
+        }
+        if *places != Places::default() {
+            raw.clear();
+            encode(places, &mut raw);
+            sections.section(header(Kind::Places, index, 0), &raw)?;
+        }
+        for data in items {
+            write_items(&mut sections, header(Kind::Items, index, data.line_bytes), data, split)?;
         }
     }
     sections.finish(profile.processes.len() as u32)?;
@@ -90,6 +99,31 @@ fn write_lines<W: Write>(
     raw.truncate(front.len());
     encode(&Lines { line_bytes, max_set_bits, max_ways, stacks: part }, &mut raw);
     sections.section(header, &raw)
+}
+
+/// The same for line data that is broken down.
+fn write_items<W: Write>(
+    sections: &mut SectionWriter<W>,
+    header: Header,
+    data: &ItemLines,
+    split: usize,
+) -> Result<(), Error> {
+    let &ItemLines { line_bytes, max_set_bits, max_ways, ref stacks } = data;
+    let (mut part, mut bytes, mut raw) = (Vec::new(), 0, Vec::new());
+    for (stack, left) in stacks.iter().zip((0..stacks.len()).rev()) {
+        let sound = stack.histograms.validate_bins();
+        sound.map_err(|problem| Error::Inconsistent { place: header.place(sections.count()), problem })?;
+        let packed = Stack::of_item(stack);
+        bytes += packed.encoded_len();
+        part.push((stack.item, packed));
+        if bytes >= split || left == 0 {
+            raw.clear();
+            encode(&Items { line_bytes, max_set_bits, max_ways, stacks: std::mem::take(&mut part) }, &mut raw);
+            sections.section(header, &raw)?;
+            bytes = 0;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the groups of sampled line data, first those of whole sets, then those of lines at random.

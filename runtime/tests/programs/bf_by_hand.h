@@ -10,18 +10,21 @@ struct bf_module {
     const char *name, *functions, *callees;
     uint32_t n_functions, n_callees;
     const uint32_t *line_sizes;
-    uint32_t n_line_sizes, max_set_bits, max_ways, reserved[5];
+    uint32_t n_line_sizes, max_set_bits, max_ways, flags;
+    const void *places;
+    uint32_t reserved[4];
 };
 
 struct bf_entry {
     uint32_t what, word;
     int32_t offset;
+    uint32_t site;
 };
 
 struct bf_segment {
     uint32_t id, n_entries, words, callee;
     struct bf_module *module;
-    uint32_t kind, reserved;
+    uint32_t kind, site;
     struct bf_entry entries[8];
 } __attribute__((aligned(32)));
 
@@ -46,7 +49,7 @@ void bf_register_module(struct bf_module *module);
 
 static struct bf_module bf_module = {
     .type_size = sizeof(struct bf_module),
-    .abi_version = 2,
+    .abi_version = 3,
     .name = __BASE_FILE__,
     .functions = "main\0defined\0",
     .callees = BF_CALLEES,

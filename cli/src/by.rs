@@ -1,0 +1,196 @@
+//! `bf report --by`: what functions, lines and loops have of an answer.
+
+use crate::{
+    args::{Format, ReportArguments},
+    failure::Failure,
+    input::{self, Loaded},
+    output::{number, percent, print, row, table},
+    query,
+};
+use bf_postproc::{
+    Answer, Query,
+    attribution::{Attribution, By, Figures, Key, attribute, totals},
+};
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+use serde_json::Value;
+
+/// Rows that are printed if the user does not say how many.
+const TOP: usize = 30;
+
+/// A breakdown as it is printed.
+#[derive(Debug, Serialize)]
+struct Breakdown {
+    schema: &'static str,
+    profiles: Vec<String>,
+    machine: Option<String>,
+    tags: Vec<String>,
+    by: By,
+    /// The figure that rows are sorted by.
+    sort: String,
+    totals: Named,
+    items: Vec<Item>,
+    #[serde(skip)]
+    levels: Vec<String>,
+}
+
+/// A row.
+#[derive(Debug, Serialize)]
+struct Item {
+    #[serde(flatten)]
+    key: Key,
+    #[serde(flatten)]
+    figures: Named,
+}
+
+/// Figures with their names, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Named(pub Vec<(String, u64)>);
+
+impl Serialize for Named {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        self.0.iter().try_for_each(|(name, count)| map.serialize_entry(name, count))?;
+        map.end()
+    }
+}
+
+impl Named {
+    /// The figures of one row of an answer.
+    pub fn new(figures: &Figures, answer: &Answer) -> Self {
+        Self(figures.named(answer).collect())
+    }
+
+    /// A figure; 0 for one that is not there.
+    pub fn get(&self, name: &str) -> u64 {
+        self.0.iter().find(|(other, _)| other == name).map_or(0, |&(_, count)| count)
+    }
+}
+
+/// The breakdown of every profile.
+pub fn command(arguments: &ReportArguments, by: By) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for loaded in input::load(&arguments.input)? {
+        all.push(breakdown(&loaded, arguments, by)?);
+    }
+    let rows = |breakdown: &Breakdown| {
+        let front = [("profiles", Value::from(breakdown.profiles.join(" ")))];
+        breakdown.items.iter().filter_map(|item| row(&front, item).ok()).collect()
+    };
+    let top = arguments.top.unwrap_or(if arguments.output.format == Format::Text { TOP } else { usize::MAX });
+    for breakdown in &mut all {
+        if arguments.output.format != Format::Text {
+            breakdown.items.truncate(top);
+        }
+    }
+    print(arguments.output.format, &all, arguments.input.each, |breakdown| text(breakdown, top), rows)
+}
+
+/// An answer with its parts, for what the command line asks for.
+pub fn attribution<'a>(
+    loaded: &'a Loaded,
+    hierarchy: &crate::args::Hierarchy,
+) -> Result<(Attribution<'a>, Option<String>), Failure> {
+    let (levels, label) = query::hierarchy(hierarchy, loaded)?;
+    Ok((attribute(&loaded.profile, &Query { levels, tags: hierarchy.tags.clone(), ..Query::default() })?, label))
+}
+
+fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Breakdown, Failure> {
+    let (attribution, machine) = attribution(loaded, &arguments.hierarchy)?;
+    let answer = &attribution.answer;
+    let totals = Named::new(&totals(answer), answer);
+    let last = answer.levels.last().map_or_else(String::new, |level| format!("{}.misses", level.name));
+    let sort = arguments.sort.clone().unwrap_or(last);
+    if !totals.0.iter().any(|(name, _)| *name == sort) {
+        let names: Vec<_> = totals.0.iter().map(|(name, _)| name.as_str()).collect();
+        return Err(Failure::Usage(format!("there is no figure `{sort}`; there are {}", names.join(", "))));
+    }
+    let rows = attribution.by(by).into_iter();
+    let mut items: Vec<_> = rows.map(|(key, figures)| Item { key, figures: Named::new(&figures, answer) }).collect();
+    let rank = |item: &Item| {
+        let count = |name| std::cmp::Reverse(item.figures.get(name));
+        (count(&sort), count("load_references"), count("store_references"))
+    };
+    items.sort_by_cached_key(rank);
+    Ok(Breakdown {
+        schema: "bf.report/1",
+        profiles: loaded.names(),
+        machine,
+        tags: arguments.hierarchy.tags.clone(),
+        by,
+        sort,
+        totals,
+        items,
+        levels: answer.levels.iter().map(|level| level.name.clone()).collect(),
+    })
+}
+
+/// Where a row is, for people: the last parts of its path.
+pub fn place(file: &str, line: u32) -> String {
+    let from = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+    match (file, line) {
+        ("", _) => String::new(),
+        (_, 0) => file[from..].to_owned(),
+        _ => format!("{}:{line}", &file[from..]),
+    }
+}
+
+/// What a row is called.
+fn name(key: &Key, by: By) -> String {
+    let rest = if key.merged { " (several lines)" } else { "" };
+    match (by, key.depth) {
+        (By::Loop, Some(0)) => format!("{} (in no loop){rest}", key.name),
+        (By::Loop, Some(depth)) => format!("{} (loop, depth {depth})", key.name),
+        (By::Line, _) if key.line == 0 && !key.merged && !key.name.starts_with('(') => {
+            format!("{} (line unknown)", key.name)
+        }
+        _ => key.name.clone() + rest,
+    }
+}
+
+fn text(breakdown: &Breakdown, top: usize) -> String {
+    let mut text = format!("{}\n", breakdown.profiles.join(" "));
+    text += &breakdown.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}\n"));
+    if !breakdown.tags.is_empty() {
+        text += &format!("only references tagged {}\n", breakdown.tags.join(", "));
+    }
+    let mut header = vec![
+        match breakdown.by {
+            By::Function => "function",
+            By::Line => "line of function",
+            By::Loop => "loop of function",
+        }
+        .to_owned(),
+        "where".to_owned(),
+        "references".to_owned(),
+    ];
+    for level in &breakdown.levels {
+        header.extend([format!("{level} misses"), "of all".to_owned(), format!("{level} write-backs")]);
+    }
+    let cells = |figures: &Named| {
+        let mut cells = vec![number(figures.get("load_references") + figures.get("store_references"))];
+        for level in &breakdown.levels {
+            let (misses, name) = (figures.get(&format!("{level}.misses")), format!("{level}.misses"));
+            let all = breakdown.totals.get(&name);
+            cells.push(number(misses));
+            cells.push(percent((all > 0).then(|| misses as f64 / all as f64)));
+            let writebacks = figures.0.iter().find(|(name, _)| *name == format!("{level}.writebacks"));
+            cells.push(writebacks.map_or_else(|| "-".to_owned(), |&(_, count)| number(count)));
+        }
+        cells
+    };
+    let line = |name: String, place: String, figures: &Named| [vec![name, place], cells(figures)].concat();
+    let (shown, others) = breakdown.items.split_at(top.min(breakdown.items.len()));
+    let mut rows: Vec<_> = shown
+        .iter()
+        .map(|item| line(name(&item.key, breakdown.by), place(&item.key.file, item.key.line), &item.figures))
+        .collect();
+    if !others.is_empty() {
+        let mut sum = others[0].figures.clone();
+        for other in &others[1..] {
+            sum.0.iter_mut().zip(&other.figures.0).for_each(|((_, sum), (_, count))| *sum += count);
+        }
+        rows.push(line(format!("({} more)", number(others.len() as u64)), String::new(), &sum));
+    }
+    rows.push(line("all".to_owned(), String::new(), &breakdown.totals));
+    text + "\n" + &table(header, rows)
+}

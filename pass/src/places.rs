@@ -1,0 +1,224 @@
+//! Where in the source accesses come from: instructions in, the constant tables of [`bf_abi::Places`] out.
+//!
+//! With debug information a place is a line within a chain of inlined functions, without it is the function alone. Every
+//! place, function, loop and string stands in the tables once, in the order in which it was first met.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use bf_abi::{Function, Loop, Site};
+
+use crate::llvm::{self, Analyses, Location, Module, Subprogram, Type, Value, demangle};
+
+/// Different values, numbered as they came.
+#[derive(Debug)]
+struct Table<T> {
+    all: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T: Copy + Eq + Hash> Table<T> {
+    fn new() -> Self {
+        Self { all: Vec::new(), numbers: HashMap::new() }
+    }
+
+    /// The value's index.
+    fn add(&mut self, value: T) -> u32 {
+        *self.numbers.entry(value).or_insert_with(|| {
+            self.all.push(value);
+            self.all.len() as u32 - 1
+        })
+    }
+}
+
+/// The tables while they grow.
+pub(crate) struct Places {
+    module: Module,
+    analyses: Analyses,
+    strings: Vec<u8>,
+    offsets: HashMap<String, u32>,
+    functions: Table<Function>,
+    sites: Table<Site>,
+    loops: Table<Loop>,
+    /// Of the function at hand: what was found already.
+    known: HashMap<(Option<Location>, Option<llvm::Loop>), u32>,
+    known_loops: HashMap<llvm::Loop, u32>,
+    current: Option<Value>,
+}
+
+impl Places {
+    pub(crate) fn new(module: Module, analyses: Analyses) -> Self {
+        Self {
+            module,
+            analyses,
+            strings: vec![0],
+            offsets: HashMap::from([(String::new(), 0)]),
+            functions: Table::new(),
+            sites: Table::new(),
+            loops: Table::new(),
+            known: HashMap::new(),
+            known_loops: HashMap::new(),
+            current: None,
+        }
+    }
+
+    /// The site of an instruction, from 1 up. Asked before its function is changed.
+    pub(crate) fn site(&mut self, function: Value, instruction: Value) -> u32 {
+        if self.current != Some(function) {
+            self.known.clear();
+            self.known_loops.clear();
+            self.current = Some(function);
+        }
+        let (location, innermost) = (instruction.location(), self.analyses.innermost_loop(instruction.block()));
+        if let Some(&known) = self.known.get(&(location, innermost)) {
+            return known;
+        }
+        let number = innermost.map_or(0, |innermost| self.loop_number(function, innermost));
+        let site = self.place(function, location, number);
+        self.known.insert((location, innermost), site);
+        site
+    }
+
+    /// The site of a place within loop number `innermost`, from 1 up.
+    fn place(&mut self, function: Value, location: Option<Location>, innermost: u32) -> u32 {
+        let Some(location) = location else {
+            let number = self.compiled(function);
+            let file = self.functions.all[number as usize].file;
+            let site = Site { function: number, file, line: 0, column: 0, inlined_at: 0, innermost };
+            return self.sites.add(site) + 1;
+        };
+        let inlined_at = location.inlined_at().map_or(0, |call| self.place(function, Some(call), innermost));
+        let site = Site {
+            function: self.written_in(function, location),
+            file: self.string(location.file()),
+            line: location.line(),
+            column: location.column(),
+            inlined_at,
+            innermost,
+        };
+        self.sites.add(site) + 1
+    }
+
+    fn loop_number(&mut self, function: Value, innermost: llvm::Loop) -> u32 {
+        if let Some(&known) = self.known_loops.get(&innermost) {
+            return known;
+        }
+        let parent = innermost.parent().map_or(0, |parent| self.loop_number(function, parent));
+        let depth = 1 + (parent as usize).checked_sub(1).map_or(0, |parent| self.loops.all[parent].depth);
+        let found = match innermost.start() {
+            Some(start) => Loop {
+                function: self.written_in(function, start),
+                file: self.string(start.file()),
+                line: start.line(),
+                depth,
+                parent,
+            },
+            None => Loop { function: self.compiled(function), file: 0, line: 0, depth, parent },
+        };
+        let number = self.loops.add(found) + 1;
+        self.known_loops.insert(innermost, number);
+        number
+    }
+
+    /// The function that a place is written in.
+    fn written_in(&mut self, function: Value, location: Location) -> u32 {
+        match location.subprogram() {
+            Some(inlined) if location.inlined_at().is_some() => {
+                let name = Some(inlined.linkage_name()).filter(|name| !name.is_empty());
+                self.function(name.unwrap_or_else(|| inlined.name()), Some(inlined))
+            }
+            _ => self.compiled(function),
+        }
+    }
+
+    /// The function that is being compiled.
+    fn compiled(&mut self, function: Value) -> u32 {
+        self.function(function.name(), function.subprogram())
+    }
+
+    fn function(&mut self, name: String, source: Option<Subprogram>) -> u32 {
+        let mut display = demangle(&name);
+        if display == name
+            && let Some(source) = source.map(Subprogram::name).filter(|source| !source.is_empty())
+        {
+            display = source;
+        }
+        let file = source.map(Subprogram::file).unwrap_or_default();
+        let line = source.map_or(0, Subprogram::line);
+        let function =
+            Function { name: self.string(name), display: self.string(display), file: self.string(file), line };
+        self.functions.add(function)
+    }
+
+    /// The offset of a string.
+    fn string(&mut self, text: String) -> u32 {
+        let next = self.strings.len() as u32;
+        *self.offsets.entry(text).or_insert_with_key(|text| {
+            // A NUL would end it.
+            self.strings.extend(text.bytes().filter(|&byte| byte != 0).chain([0]));
+            next
+        })
+    }
+
+    /// The tables as a constant; `constant` puts one behind a pointer.
+    pub(crate) fn finish(&self, constant: impl Fn(Value) -> Value) -> Value {
+        let module = self.module;
+        let numbers = |numbers: Vec<u32>| {
+            let numbers: Vec<_> = numbers.into_iter().map(|number| module.int(32, number.into())).collect();
+            constant(module.array_of(module.int_type(32), &numbers))
+        };
+        let functions = self.functions.all.iter().flat_map(|f| [f.name, f.display, f.file, f.line]);
+        let sites = self.sites.all.iter();
+        let sites = sites.flat_map(|s| [s.function, s.file, s.line, s.column, s.inlined_at, s.innermost]);
+        let loops = self.loops.all.iter().flat_map(|l| [l.function, l.file, l.line, l.depth, l.parent]);
+        let count = |count: usize| module.int(32, count as u64);
+        let value = module.struct_of(&[
+            constant(module.bytes(&self.strings)),
+            numbers(functions.collect()),
+            numbers(sites.collect()),
+            numbers(loops.collect()),
+            count(self.strings.len()),
+            count(self.functions.all.len()),
+            count(self.sites.all.len()),
+            count(self.loops.all.len()),
+        ]);
+        debug_assert!(value.ty() == places_type(module));
+        constant(value)
+    }
+}
+
+/// The type of a [`bf_abi::Places`].
+fn places_type(module: Module) -> Type {
+    let (number, pointer) = (module.int_type(32), module.pointer_type());
+    module.struct_type(&[pointer, pointer, pointer, pointer, number, number, number, number])
+}
+
+#[cfg(test)]
+mod tests {
+    use core::mem::{offset_of, size_of};
+
+    use super::*;
+
+    #[test]
+    fn the_tables_are_laid_out_as_the_runtime_reads_them() {
+        use bf_abi::Places as Abi;
+        Module::with_empty(|module| {
+            let expected = [
+                offset_of!(Abi, strings),
+                offset_of!(Abi, functions),
+                offset_of!(Abi, sites),
+                offset_of!(Abi, loops),
+                offset_of!(Abi, n_strings),
+                offset_of!(Abi, n_functions),
+                offset_of!(Abi, n_sites),
+                offset_of!(Abi, n_loops),
+                size_of::<Abi>(),
+            ];
+            assert_eq!(module.layout(places_type(module)), expected);
+        });
+        // Written as plain numbers, in the order of the fields.
+        let sizes = [size_of::<Function>(), size_of::<Site>(), size_of::<Loop>()];
+        assert_eq!(sizes, [4 * 4, 6 * 4, 5 * 4]);
+        assert_eq!((offset_of!(Function, line), offset_of!(Site, innermost), offset_of!(Loop, parent)), (12, 20, 16));
+    }
+}

@@ -1,0 +1,305 @@
+//! A hierarchy of caches, broken down by where in the source references came from.
+//!
+//! Invariant: what is attributed adds up to the answer of [`crate::query`] for the same question, figure by figure. Where
+//! the answer is an exact sum so are its parts. Where it is rounded, clamped or interpolated it is divided in proportion.
+
+use crate::{
+    answer::Answer,
+    error::QueryError,
+    query::{self, Query, query},
+    spec::{Scope, Shape},
+    stack::Level,
+};
+use bf_profile::{ItemLines, LineData, Owner, Places, Process, Profile};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What is attributed to one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// References by loads and by stores.
+    pub references: [u64; 2],
+    /// For each level of the hierarchy.
+    pub levels: Vec<LevelFigures>,
+}
+
+/// The part of one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelFigures {
+    /// Misses by loads and by stores.
+    pub misses: [u64; 2],
+    /// Write-backs of lines that stores here made dirty.
+    pub writebacks: u64,
+}
+
+impl Figures {
+    /// Nothing, of so many levels.
+    #[must_use]
+    pub fn none(levels: usize) -> Self {
+        Self { references: [0; 2], levels: vec![LevelFigures::default(); levels] }
+    }
+
+    /// Adds those of another place.
+    pub fn add(&mut self, other: &Self) {
+        let more = other.columns();
+        self.columns_mut().into_iter().zip(more).for_each(|(sum, more)| *sum += more);
+    }
+
+    /// Every count, in a fixed order.
+    fn columns(&self) -> Vec<u64> {
+        let levels = self.levels.iter().flat_map(|level| [level.misses[0], level.misses[1], level.writebacks]);
+        self.references.into_iter().chain(levels).collect()
+    }
+
+    fn columns_mut(&mut self) -> Vec<&mut u64> {
+        let levels = self.levels.iter_mut().flat_map(|level| {
+            let [loads, stores] = &mut level.misses;
+            [loads, stores, &mut level.writebacks]
+        });
+        self.references.iter_mut().chain(levels).collect()
+    }
+
+    /// Every figure with its name: `load_references`, `store_references`, and for each of the levels `NAME.misses`,
+    /// `NAME.load_misses`, `NAME.store_misses` and, where the answer has them, `NAME.writebacks`.
+    pub fn named<'a>(&'a self, answer: &'a Answer) -> impl Iterator<Item = (String, u64)> + 'a {
+        let references = [("load_references", self.references[0]), ("store_references", self.references[1])];
+        let levels = answer.levels.iter().zip(&self.levels).flat_map(|(answer, level)| {
+            let [loads, stores] = level.misses;
+            let all = [("misses", loads + stores), ("load_misses", loads), ("store_misses", stores)];
+            let all = all.into_iter().chain(answer.writebacks.map(|_| ("writebacks", level.writebacks)));
+            all.map(|(name, count)| (format!("{}.{name}", answer.name), count))
+        });
+        references.map(|(name, count)| (name.to_owned(), count)).into_iter().chain(levels)
+    }
+}
+
+/// One item of one process.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    /// What the item's site is an index into.
+    pub places: &'a Places,
+    /// `None`: unknown.
+    pub site: Option<u32>,
+    /// Whether it stands for what is left of the site's function.
+    pub merged: bool,
+    /// What is attributed to it.
+    pub figures: Figures,
+}
+
+/// An answer with its parts.
+#[derive(Clone, Debug)]
+pub struct Attribution<'a> {
+    /// The whole.
+    pub answer: Answer,
+    /// What it consists of.
+    pub parts: Vec<Part<'a>>,
+}
+
+/// The answer to a query and what of it is attributed to each item.
+///
+/// # Errors
+/// Those of [`query`], and a process that was not recorded by place.
+pub fn attribute<'a>(profile: &'a Profile, asked: &Query) -> Result<Attribution<'a>, QueryError> {
+    let answer = query(profile, asked)?;
+    let shapes = query::shapes(profile, &asked.levels)?;
+    let capacities = query::capacities(&shapes);
+    let mut parts = Vec::new();
+    for process in profile.processes.iter().filter(|process| process.line_sizes().next().is_some()) {
+        if process.items.is_empty() && process.meta.accesses > 0 {
+            return Err(QueryError::NotByPlace(process.meta.executable.clone()));
+        }
+        let mut items: BTreeMap<u32, Figures> = BTreeMap::new();
+        for (index, (shape, &capacity)) in shapes.iter().zip(&capacities).enumerate() {
+            count(process, (index, shapes.len()), shape, capacity, &asked.tags, &mut items)?;
+        }
+        parts.extend(items.into_iter().map(|(item, figures)| {
+            let item = process.places.items.get(item as usize).copied().unwrap_or_default();
+            Part { places: &process.places, site: item.site, merged: item.merged, figures }
+        }));
+    }
+    let totals = totals(&answer);
+    for (column, total) in totals.columns().into_iter().enumerate() {
+        let mut values: Vec<_> =
+            parts.iter_mut().filter_map(|part| part.figures.columns_mut().into_iter().nth(column)).collect();
+        apportion(&mut values, total);
+    }
+    Ok(Attribution { answer, parts })
+}
+
+/// The figures of the whole.
+#[must_use]
+pub fn totals(answer: &Answer) -> Figures {
+    let level = |level: &crate::LevelAnswer| LevelFigures {
+        misses: [level.load_misses, level.store_misses],
+        writebacks: level.writebacks.unwrap_or(0),
+    };
+    Figures {
+        references: [answer.load_references, answer.store_references],
+        levels: answer.levels.iter().map(level).collect(),
+    }
+}
+
+/// Adds what one level does with the items of a process.
+fn count(
+    process: &Process,
+    (index, levels): (usize, usize),
+    shape: &Shape,
+    capacity: u64,
+    tags: &[String],
+    to: &mut BTreeMap<u32, Figures>,
+) -> Result<(), QueryError> {
+    let Some(lines) = process.items.iter().find(|lines| lines.line_bytes == shape.line) else { return Ok(()) };
+    let &ItemLines { line_bytes, max_set_bits, max_ways, .. } = lines;
+    let limits = LineData { line_bytes, max_set_bits, max_ways, stacks: Vec::new() };
+    let mut level = Level::new(shape, capacity, &limits)?;
+    let mut owners: Vec<_> = lines.stacks.iter().map(|stack| stack.owner).collect();
+    owners.dedup();
+    let owners = of_scope(owners, shape.scope)?;
+    let wanted = |tag: u32| query::is_wanted(process, tags, tag);
+    for stack in lines.stacks.iter().filter(|stack| owners.contains(&stack.owner) && wanted(stack.tag)) {
+        let counts = level.count(&stack.histograms);
+        let figures = to.entry(stack.item).or_insert_with(|| Figures::none(levels));
+        if index == 0 {
+            figures.references.iter_mut().zip(counts.references).for_each(|(sum, count)| *sum += count);
+        }
+        let part = &mut figures.levels[index];
+        part.misses.iter_mut().zip(counts.misses).for_each(|(sum, count)| *sum += count.value);
+        part.writebacks += counts.writebacks.value;
+    }
+    Ok(())
+}
+
+/// Those of `owners` whose stacks make up a level: all slots, or the one of all threads.
+fn of_scope(mut owners: Vec<Owner>, scope: Scope) -> Result<Vec<Owner>, QueryError> {
+    let global = owners.contains(&Owner::Global);
+    owners.retain(|&owner| owner != Owner::Global);
+    match scope {
+        Scope::Private => Ok(owners),
+        Scope::Shared if global => Ok(vec![Owner::Global]),
+        Scope::Shared if owners.len() <= 1 => Ok(owners),
+        Scope::Shared => Err(QueryError::NoGlobal),
+    }
+}
+
+/// Makes values add up to `total`, each as near to its share as whole numbers allow.
+fn apportion(values: &mut [&mut u64], total: u64) {
+    let sum: u64 = values.iter().map(|value| **value).sum();
+    if sum == total {
+        return;
+    }
+    if sum == 0 {
+        // Nothing has a share: the first takes it all.
+        values.iter_mut().take(1).for_each(|value| **value = total);
+        return;
+    }
+    let (sum, all) = (u128::from(sum), u128::from(total));
+    // What each is cut by, the greatest first.
+    let mut cut: Vec<(u128, usize)> = Vec::with_capacity(values.len());
+    let mut left = total;
+    for (at, value) in values.iter_mut().enumerate() {
+        let share = u128::from(**value) * all;
+        **value = (share / sum) as u64;
+        left -= **value;
+        cut.push((share % sum, at));
+    }
+    cut.sort_unstable_by_key(|&(cut, at)| (std::cmp::Reverse(cut), at));
+    for &(_, at) in cut.iter().take(left as usize) {
+        *values[at] += 1;
+    }
+}
+
+/// What rows stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// Functions as they were compiled: what was inlined into one is part of it.
+    Function,
+    /// Lines of source, wherever they were inlined.
+    Line,
+    /// Innermost loops, by the line they begin on.
+    Loop,
+}
+
+/// One row of a breakdown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Key {
+    /// The name of the function that was compiled (for functions), or in which the line or loop is written.
+    pub name: String,
+    /// Linkage name of that function.
+    pub linkage_name: String,
+    /// Path of the source file; "" if unknown.
+    pub file: String,
+    /// Line that the function or loop begins on, or the line itself; 0 if unknown.
+    pub line: u32,
+    /// How many loops are around it, itself included; 0 if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// Whether it stands for places of the function that could not be told apart for want of items.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub merged: bool,
+}
+
+/// What a function, line or loop is called that nothing is known of.
+const UNKNOWN: &str = "(unknown)";
+
+impl Key {
+    /// The row that an item belongs to.
+    fn of(part: &Part<'_>, by: By) -> Self {
+        let places = part.places;
+        let Some((index, site)) = part.site.and_then(|index| Some((index, places.sites.get(index as usize)?))) else {
+            return Self { name: UNKNOWN.to_owned(), ..Self::default() };
+        };
+        let function = |index: u32| {
+            let function = places.functions.get(index as usize).copied().unwrap_or_default();
+            let [name, linkage_name, file] =
+                [function.display, function.name, function.file].map(|text| places.string(text).to_owned());
+            Self { name, linkage_name, file, line: function.line, ..Self::default() }
+        };
+        let file = |file: u32| places.string(file).to_owned();
+        match by {
+            By::Function => function(places.compiled_into(index)),
+            By::Line => Self { file: file(site.file), line: site.line, merged: part.merged, ..function(site.function) },
+            By::Loop => match site.innermost.and_then(|found| places.loops.get(found as usize)) {
+                Some(found) => {
+                    let depth = Some(found.depth);
+                    Self { file: file(found.file), line: found.line, depth, ..function(found.function) }
+                }
+                None => Self { depth: Some(0), merged: part.merged, ..function(places.compiled_into(index)) },
+            },
+        }
+    }
+}
+
+impl Attribution<'_> {
+    /// What is attributed to each function, line or loop.
+    #[must_use]
+    pub fn by(&self, by: By) -> Vec<(Key, Figures)> {
+        let mut rows: BTreeMap<Key, Figures> = BTreeMap::new();
+        for part in &self.parts {
+            let row = rows.entry(Key::of(part, by)).or_insert_with(|| Figures::none(self.answer.levels.len()));
+            row.add(&part.figures);
+        }
+        rows.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apportioned(mut values: Vec<u64>, total: u64) -> Vec<u64> {
+        apportion(&mut values.iter_mut().collect::<Vec<_>>(), total);
+        values
+    }
+
+    #[test]
+    fn shares_add_up_and_exact_ones_stay() {
+        assert_eq!(apportioned(vec![3, 0, 4], 7), [3, 0, 4]);
+        assert_eq!(apportioned(vec![1, 1, 1], 4), [2, 1, 1]);
+        assert_eq!(apportioned(vec![10, 20, 70], 10), [1, 2, 7]);
+        assert_eq!(apportioned(vec![5, 5], 3), [2, 1]);
+        assert_eq!(apportioned(vec![0, 0], 3), [3, 0]);
+        assert!(apportioned(Vec::new(), 3).is_empty());
+        assert_eq!(apportioned(vec![u64::MAX / 4, u64::MAX / 4], u64::MAX / 2), [u64::MAX / 4 + 1, u64::MAX / 4]);
+    }
+}

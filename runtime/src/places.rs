@@ -1,0 +1,268 @@
+//! Where in the source segments come from: the tables of modules in, one table for the process out.
+//!
+//! What references are attributed to are the sites without their columns, as long as there are numbers for them: first those
+//! that run first, then whole functions, then everything else together.
+//!
+//! A module may be unloaded before its segments are first met, so its tables are copied when it registers.
+
+use bf_abi::Places as Tables;
+use bf_collect::Item as Number;
+use bf_profile::Places;
+use bf_profile::places::{Function, Item, Loop, Site};
+use std::collections::BTreeMap;
+
+/// A copy of a module's tables, and what became of its sites here.
+#[derive(Default)]
+pub struct Copied {
+    strings: Vec<u8>,
+    functions: Vec<bf_abi::Function>,
+    sites: Vec<bf_abi::Site>,
+    loops: Vec<bf_abi::Loop>,
+    /// By index of a site: 1 + its index here; 0: it was not asked for yet.
+    numbers: Vec<u32>,
+}
+
+impl Copied {
+    /// # Safety
+    ///
+    /// `tables` is null, or they and what they point to follow the layout of `bf-abi`.
+    pub unsafe fn new(tables: *const Tables) -> Self {
+        // SAFETY:
+        // - the caller's obligation
+        let Some(tables) = (unsafe { tables.as_ref() }) else { return Self::default() };
+        // SAFETY:
+        // - each table has as many rows as its count says
+        unsafe {
+            Self {
+                strings: copied(tables.strings.cast(), tables.n_strings),
+                functions: copied(tables.functions, tables.n_functions),
+                sites: copied(tables.sites, tables.n_sites),
+                loops: copied(tables.loops, tables.n_loops),
+                numbers: vec![0; tables.n_sites as usize],
+            }
+        }
+    }
+
+    fn string(&self, offset: u32) -> String {
+        let rest = self.strings.get(offset as usize..).unwrap_or_default();
+        let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
+        String::from_utf8_lossy(&rest[..end]).into_owned()
+    }
+}
+
+/// # Safety
+///
+/// `n` values lie at `at`, or it is null.
+unsafe fn copied<T: Copy>(at: *const T, n: u32) -> Vec<T> {
+    // SAFETY:
+    // - the caller's obligation
+    if at.is_null() { Vec::new() } else { unsafe { std::slice::from_raw_parts(at, n as usize) }.to_vec() }
+}
+
+/// The table of the process: every place once, whatever modules it is in.
+pub struct Interned {
+    places: Places,
+    strings: BTreeMap<String, u32>,
+    functions: BTreeMap<[u32; 4], u32>,
+    loops: BTreeMap<([u32; 4], Option<u32>), u32>,
+    sites: BTreeMap<([u32; 4], [Option<u32>; 2]), u32>,
+    /// By place: function, file and line, call and loop.
+    lines: BTreeMap<([u32; 3], [Option<u32>; 2]), Number>,
+    /// By function: the item of places that have none of their own.
+    merged: BTreeMap<u32, Number>,
+}
+
+/// Items for places: what more of them there are share those of their functions. An item takes 9 to 50 KB in each stack.
+const MOST_LINES: usize = 4096;
+/// All items.
+const MOST_ITEMS: usize = 8192;
+
+impl Interned {
+    pub const fn new() -> Self {
+        Self {
+            places: Places {
+                strings: Vec::new(),
+                functions: Vec::new(),
+                loops: Vec::new(),
+                sites: Vec::new(),
+                items: Vec::new(),
+            },
+            strings: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            loops: BTreeMap::new(),
+            sites: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            merged: BTreeMap::new(),
+        }
+    }
+
+    /// The table so far.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// What the references of a module's site are attributed to.
+    pub fn item(&mut self, module: &mut Copied, number: u32) -> Number {
+        let Some(index) = self.site(module, number).checked_sub(1) else { return Number::NONE };
+        let site = self.places.sites[index as usize];
+        let line = ([site.function, site.file, site.line], [site.inlined_at, site.innermost]);
+        if let Some(&known) = self.lines.get(&line) {
+            return known;
+        }
+        if self.places.items.len() < MOST_LINES {
+            let item = self.add_item(Item { site: Some(index), merged: false });
+            self.lines.insert(line, item);
+            return item;
+        }
+        let function = self.places.compiled_into(index);
+        if let Some(&known) = self.merged.get(&function) {
+            return known;
+        }
+        if self.places.items.len() >= MOST_ITEMS {
+            return Number::NONE;
+        }
+        let Function { file, .. } = self.places.functions[function as usize];
+        let site = self.add_site(Site { function, file, ..Site::default() });
+        let item = self.add_item(Item { site: Some(site), merged: true });
+        self.merged.insert(function, item);
+        item
+    }
+
+    fn add_item(&mut self, item: Item) -> Number {
+        if self.places.items.is_empty() {
+            self.places.items.push(Item::default());
+        }
+        self.places.items.push(item);
+        Number(self.places.items.len() as u16 - 1)
+    }
+
+    /// The number of a module's site, from 1 up; 0 for one that is not in its tables. `number` is as in the tables.
+    pub fn site(&mut self, module: &mut Copied, number: u32) -> u32 {
+        let Some(index) = (number as usize).checked_sub(1) else { return 0 };
+        let (Some(&known), Some(&site)) = (module.numbers.get(index), module.sites.get(index)) else { return 0 };
+        if known != 0 {
+            return known;
+        }
+        // A call that it was inlined at stands before it.
+        let inlined_at =
+            if site.inlined_at < number { self.site(module, site.inlined_at).checked_sub(1) } else { None };
+        let interned = Site {
+            function: self.function(module, site.function),
+            file: self.string(module.string(site.file)),
+            line: site.line,
+            column: site.column,
+            inlined_at,
+            innermost: self.innermost(module, site.innermost),
+        };
+        module.numbers[index] = self.add_site(interned) + 1;
+        module.numbers[index]
+    }
+
+    /// The index of a site.
+    fn add_site(&mut self, site: Site) -> u32 {
+        let key = ([site.function, site.file, site.line, site.column], [site.inlined_at, site.innermost]);
+        let next = self.places.sites.len() as u32;
+        let index = *self.sites.entry(key).or_insert(next);
+        if index == next {
+            self.places.sites.push(site);
+        }
+        index
+    }
+
+    fn function(&mut self, module: &Copied, index: u32) -> u32 {
+        let found = module.functions.get(index as usize).copied();
+        let (names, line) = found.map_or(([0; 3], 0), |found| ([found.name, found.display, found.file], found.line));
+        let [name, display, file] = names.map(|name| self.string(module.string(name)));
+        let next = self.places.functions.len() as u32;
+        let number = *self.functions.entry([name, display, file, line]).or_insert(next);
+        if number == next {
+            self.places.functions.push(Function { name, display, file, line });
+        }
+        number
+    }
+
+    fn innermost(&mut self, module: &Copied, number: u32) -> Option<u32> {
+        let found = *module.loops.get((number as usize).checked_sub(1)?)?;
+        // A loop stands after the one around it.
+        let parent = if found.parent < number { self.innermost(module, found.parent) } else { None };
+        let function = self.function(module, found.function);
+        let file = self.string(module.string(found.file));
+        let next = self.places.loops.len() as u32;
+        let index = *self.loops.entry(([function, file, found.line, found.depth], parent)).or_insert(next);
+        if index == next {
+            self.places.loops.push(Loop { function, file, line: found.line, depth: found.depth, parent });
+        }
+        Some(index)
+    }
+
+    /// The number of a string; "" is the first.
+    pub fn string(&mut self, text: String) -> u32 {
+        if self.places.strings.is_empty() {
+            self.places.strings.push(String::new());
+            self.strings.insert(String::new(), 0);
+        }
+        let next = self.places.strings.len() as u32;
+        *self.strings.entry(text).or_insert_with_key(|text| {
+            self.places.strings.push(text.clone());
+            next
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module with one function, two loops, a site in the inner one and one that is inlined there.
+    fn module(first: &str) -> Copied {
+        let strings = format!("\0{first}\0main\0a.c\0inlined\0");
+        let at = |text: &str| strings.find(&format!("\0{text}\0")).unwrap() as u32 + 1;
+        let function = |name, line| bf_abi::Function { name: at(name), display: at(name), file: at("a.c"), line };
+        let around = |line, depth, parent| bf_abi::Loop { function: 0, file: at("a.c"), line, depth, parent };
+        let site = |function, line, inlined_at| bf_abi::Site {
+            function,
+            file: at("a.c"),
+            line,
+            column: 3,
+            inlined_at,
+            innermost: 2,
+        };
+        Copied {
+            functions: vec![function("main", 1), function("inlined", 9)],
+            sites: vec![site(0, 4, 0), site(1, 10, 1)],
+            loops: vec![around(2, 1, 0), around(3, 2, 1)],
+            numbers: vec![0; 2],
+            strings: strings.into_bytes(),
+        }
+    }
+
+    #[test]
+    fn the_same_place_in_two_modules_is_one() {
+        let mut interned = Interned::new();
+        let (mut a, mut b) = (module("x"), module("longer"));
+        assert_eq!((interned.site(&mut a, 2), interned.site(&mut b, 1), interned.site(&mut b, 2)), (2, 1, 2));
+        assert_eq!((interned.site(&mut a, 0), interned.site(&mut a, 3)), (0, 0));
+        let places = interned.places();
+        places.validate().unwrap();
+        assert_eq!((places.sites.len(), places.loops.len(), places.functions.len()), (2, 2, 2));
+        assert_eq!(places.string(places.functions[places.compiled_into(1) as usize].name), "main");
+        assert_eq!(places.sites[1].inlined_at, Some(0));
+    }
+
+    #[test]
+    fn places_share_the_item_of_their_function_once_there_are_many() {
+        let mut interned = Interned::new();
+        let mut module = module("x");
+        let first = module.sites[0];
+        let many = 2 * MOST_LINES as u32;
+        module.sites = (0..many).map(|at| bf_abi::Site { line: at / 2, column: at % 2, ..first }).collect();
+        module.numbers = vec![0; many as usize];
+        let all: Vec<_> = (1..=many).map(|number| interned.item(&mut module, number)).collect();
+        assert!(all.chunks(2).all(|pair| pair[0] == pair[1]), "columns are not told apart");
+        let [before @ .., last] = interned.places().items.as_slice() else { panic!("no items") };
+        assert_eq!((before.len(), all.last().unwrap().0 as usize), (MOST_LINES, MOST_LINES));
+        assert!(before.iter().all(|item| !item.merged) && last.merged);
+        assert_eq!(interned.places().sites[last.site.unwrap() as usize].line, 0);
+        interned.places().validate().unwrap();
+    }
+}

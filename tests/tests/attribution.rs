@@ -1,0 +1,223 @@
+//! Whose misses they are: figures by function, line and loop of real programs, against what can be counted by hand and
+//! against the whole.
+
+use bf_tests::sandbox::{Build, Sandbox, succeed, text, timeless};
+use serde_json::Value;
+use std::process::Command;
+
+const MULTIPLY: &str = include_str!("../programs/multiply.c");
+const N: u64 = 128;
+/// 64 lines of 64 bytes.
+const SMALL: [&str; 2] = ["--cache", "L1=4K:full"];
+
+/// The number of the line of the program that ends in this comment.
+fn line(comment: &str) -> u64 {
+    let ends = |line: &str| line.ends_with(&format!("/* {comment} */"));
+    1 + MULTIPLY.lines().position(ends).unwrap() as u64
+}
+
+/// The multiplication, compiled and run.
+fn multiplied(options: &[&str], arguments: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("multiply.c", MULTIPLY);
+    sandbox.bf_clang(["multiply.c", "-o", "multiply"].iter().chain(options).copied());
+    let _ = succeed(sandbox.program("multiply").args(arguments));
+    sandbox
+}
+
+const OPTIONS: [&str; 5] = ["-O1", "-g", "-bf-by-func", "-finline-functions", "-fno-slp-vectorize"];
+
+fn items(report: &Value) -> &Vec<Value> {
+    report["items"].as_array().unwrap()
+}
+
+/// A figure of the row of a line.
+fn of_line(report: &Value, at: u64, figure: &str) -> u64 {
+    let rows = items(report).iter().filter(|row| row["line"] == at && row["file"].as_str().unwrap().ends_with(".c"));
+    rows.map(|row| row[figure].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn the_lines_of_a_multiplication_miss_as_counted_by_hand() {
+    let naive = multiplied(&OPTIONS, &[]);
+    let report = naive.bf(&[&["report", "--by", "line"], &SMALL[..]].concat());
+    // Between two uses of a line of b lie the 127 other rows of b, and between two uses of one of a or c a column of b.
+    let misses = ["of a", "naive b", "naive c"].map(|comment| of_line(&report, line(comment), "L1.misses"));
+    assert_eq!(misses, [N * N * N / 8, N * N * N, N * N]);
+    assert_eq!(of_line(&report, line("of a"), "load_references"), N * N * N);
+    assert_eq!(of_line(&report, line("naive c"), "store_references"), N * N);
+    // Each line of c is written back as often as it was brought in, but for the last one, which is still there.
+    assert_eq!(of_line(&report, line("naive c"), "L1.writebacks"), N * N - 1);
+    assert_eq!(items(&report)[0]["line"], line("naive b"));
+
+    let tiles = N / 8;
+    let blocked = multiplied(&OPTIONS, &["blocked"]);
+    let report = blocked.bf(&[&["report", "--by", "line"], &SMALL[..]].concat());
+    // Three tiles of 8 lines fit; that of c stays while those of a and b pass by.
+    let misses = ["blocked a", "blocked b", "blocked c"].map(|comment| of_line(&report, line(comment), "L1.misses"));
+    assert_eq!(misses, [tiles.pow(3) * 8, tiles.pow(3) * 8, tiles.pow(2) * 8]);
+    assert_eq!(of_line(&report, line("blocked store"), "L1.misses"), 0);
+}
+
+#[test]
+fn functions_and_loops_have_what_their_lines_have() {
+    let sandbox = multiplied(&OPTIONS, &[]);
+    let report = |by| sandbox.bf(&[&["report", "--by", by], &SMALL[..]].concat());
+    let functions = report("function");
+    let worst = &items(&functions)[0];
+    // What was inlined is part of the function.
+    assert_eq!((&worst["name"], &worst["L1.misses"]), (&"naive".into(), &(N.pow(3) / 8 + N.pow(3) + N * N).into()));
+    let loops = report("loop");
+    let worst = &items(&loops)[0];
+    assert_eq!((&worst["name"], &worst["depth"]), (&"naive".into(), &3.into()));
+    assert_eq!(worst["L1.misses"], N.pow(3) / 8 + N.pow(3));
+}
+
+#[test]
+fn annotated_source_shows_lines_and_what_was_inlined() {
+    let sandbox = multiplied(&OPTIONS, &[]);
+    let annotate = |more: &[&str]| {
+        let mut command = sandbox.command(bf_tests::program("bf"));
+        let profile = sandbox.profile_files().remove(0);
+        text(&succeed(command.arg("annotate").arg(profile).args(SMALL).args(more)).stdout)
+    };
+    let shown = annotate(&["multiply.c"]);
+    let row = |what: &str| shown.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {shown}"));
+    assert!(row("/* naive b */").contains(" 2,097,152 "), "{shown}");
+    assert!(row("/* of a */").contains(" 262,144 "), "{shown}");
+    let call = 1 + MULTIPLY.lines().position(|line| line.contains("element(a[i], k)")).unwrap();
+    assert!(row("| element, inlined at").contains(&format!("multiply.c:{call} in naive")), "{shown}");
+    assert_eq!(shown, annotate(&[]), "it is the file with most misses");
+    assert!(!shown.contains("#include <string.h>") && annotate(&["--whole"]).contains("#include <string.h>"));
+    let json = sandbox.bf(&[&["annotate"], &SMALL[..]].concat());
+    assert_eq!(json["schema"], "bf.annotate/1");
+}
+
+/// Every figure of every breakdown adds up to the answer without one.
+fn check_sums(sandbox: &Sandbox, hierarchy: &[&str]) {
+    let query = sandbox.bf(&[&["query"], hierarchy].concat());
+    for by in ["function", "line", "loop"] {
+        let report = sandbox.bf(&[&["report", "--by", by], hierarchy].concat());
+        let totals = report["totals"].as_object().unwrap();
+        for (name, total) in totals {
+            let sum: u64 = items(&report).iter().map(|row| row[name].as_u64().unwrap()).sum();
+            assert_eq!(sum, total.as_u64().unwrap(), "{by}: {name} of {hierarchy:?}");
+        }
+        assert_eq!(totals["load_references"], query["load_references"]);
+        for level in query["levels"].as_array().unwrap() {
+            for figure in ["misses", "writebacks"] {
+                let total = totals.get(&format!("{}.{figure}", level["name"].as_str().unwrap()));
+                assert_eq!(total.unwrap_or(&Value::Null), &level[figure]);
+            }
+        }
+    }
+}
+
+const THREADS: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <bf.h>
+static long shared[4096], sums[4];
+static void *work(void *argument)
+{
+    long number = (long)argument, *own = malloc(100000 * sizeof *own);
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < 100000; i++)
+            own[i] = i + round;
+    unsigned long seed = number;
+    for (int i = 0; i < 50000; i++) {
+        seed = seed * 6364136223846793005ul + 1442695040888963407ul;
+        sums[number] += shared[seed >> 52] + own[(seed >> 20) % 100000];
+    }
+    memcpy(own, shared, sizeof shared);
+    free(own);
+    return NULL;
+}
+int main(void)
+{
+    pthread_t threads[3];
+    for (long i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, work, (void *)i);
+    bf_tag("main");
+    work((void *)3);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    return 0;
+}
+"#;
+
+#[test]
+fn parts_add_up_to_the_whole_whatever_the_caches() {
+    let sandbox = Sandbox::new();
+    sandbox.c(THREADS, &["-O2", "-g", "-bf-by-func", "-pthread"]);
+    let _ = succeed(&mut sandbox.program("a.out"));
+    for hierarchy in [
+        &["--cache", "L1=32K:8", "--cache", "L2=1M:16", "--cache", "L3=4M:16:shared"][..],
+        &["--cache", "A=96K:3", "--cache", "B=1280K:20:hashed", "--cache", "C=3M:12:shared:exclusive"],
+        &["--cache", "A=72000:full", "--cache", "B=16K:1"],
+        &["--cache", "A=8K:2:private", "--tag", "main"],
+    ] {
+        check_sums(&sandbox, hierarchy);
+    }
+}
+
+#[test]
+fn loops_recorded_at_once_have_the_same_parts() {
+    let profile = |options: &[&str]| {
+        let sandbox = Sandbox::new();
+        sandbox.write("loops.c", include_str!("../programs/loops.c"));
+        let mut cc = sandbox.command(Build::Bf.cc());
+        sandbox.compile(&mut cc, ["loops.c", "-o", "loops", "-bf-by-func"].iter().chain(options).copied());
+        let _ = succeed(Command::new("setarch").args(["-R", "./loops"]).current_dir(sandbox.path()).env_clear());
+        let mut profile = timeless(sandbox.take_profile());
+        // Places are numbered in the order in which they are met.
+        let process = &mut profile.processes[0];
+        let lines: Vec<_> =
+            process.places.items.iter().map(|item| item.site.map(|site| process.places.sites[site as usize])).collect();
+        let mut figures: Vec<_> = process.items[0]
+            .stacks
+            .iter()
+            .map(|stack| {
+                let site = lines[stack.item as usize]
+                    .map(|site| (site.line, site.column, process.places.string(site.file).ends_with("loops.c")));
+                (site, stack.histograms.references, stack.histograms.cold, format!("{:?}", stack.histograms.sets))
+            })
+            .collect();
+        figures.sort();
+        figures
+    };
+    for options in [&["-O1", "-g"][..], &["-O3", "-g", "-march=native"]] {
+        let at_once = profile(options);
+        assert!(at_once.len() > 20);
+        assert_eq!(at_once, profile(&[options, &["-bf-no-streams"]].concat()), "{options:?}");
+    }
+}
+
+#[test]
+fn without_debug_information_there_are_functions() {
+    let sandbox = multiplied(&["-O1", "-bf-by-func"], &[]);
+    let report = sandbox.bf(&[&["report", "--by", "function"], &SMALL[..]].concat());
+    assert_eq!(items(&report)[0]["name"], "naive");
+    assert_eq!(items(&report)[0]["L1.misses"], N.pow(3) / 8 + N.pow(3) + N * N);
+}
+
+#[test]
+fn it_must_be_asked_for_and_can_be_at_run_time() {
+    let sandbox = Sandbox::new();
+    sandbox.write("multiply.c", MULTIPLY);
+    sandbox.bf_clang(["multiply.c", "-o", "multiply", "-O1", "-g"]);
+    let _ = succeed(&mut sandbox.program("multiply"));
+    let output = sandbox.command(bf_tests::program("bf")).args(["report", "--by", "line"]).output().unwrap();
+    let message = text(&output.stderr);
+    assert!(
+        !output.status.success() && message.contains("-bf-by-func") && message.contains("BF_BY_PLACE=1"),
+        "{message}"
+    );
+    let plain = sandbox.take_profile();
+    assert!(plain.processes[0].items.is_empty() && plain.processes[0].places.sites.is_empty());
+    let _ = succeed(sandbox.program("multiply").env("BF_BY_PLACE", "1"));
+    let report =
+        sandbox.bf(&[&["report", "--by", "line", "--top", "2", "--sort", "L1.writebacks"], &SMALL[..]].concat());
+    assert_eq!((items(&report).len(), &items(&report)[0]["line"]), (2, &line("naive c").into()));
+}
