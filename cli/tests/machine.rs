@@ -136,6 +136,7 @@ fn what_cannot_be_is_refused_in_a_line() {
         &["machine", "bandwidth", "--width", "63"][..],
         &["machine", "latency", "--max-size", "1"][..],
         &["machine", "latency", "--cpus", "3-1"][..],
+        &["machine", "c2c", "--cpus", "0,0"][..],
         &["machine"][..],
     ] {
         assert_eq!(code(&bf(folder.path(), arguments)), 2, "{arguments:?}");

@@ -71,6 +71,9 @@ pub struct Cpus(pub Vec<u32>);
 
 fn cpus(text: &str) -> Result<Cpus, String> {
     match bf_machine::topology::list(text) {
+        Some(cpus) if cpus.iter().enumerate().any(|(index, cpu)| cpus[..index].contains(cpu)) => {
+            Err(format!("`{text}` names a CPU twice"))
+        }
         Some(cpus) if !cpus.is_empty() => Ok(Cpus(cpus)),
         _ => Err(format!("`{text}` is no list of CPUs such as 0,2 or 0-3")),
     }
