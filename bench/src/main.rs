@@ -8,6 +8,7 @@ mod engine;
 mod exact;
 mod machine;
 mod memory;
+mod overhead;
 mod plots;
 mod programs;
 mod recorded;
@@ -49,6 +50,8 @@ enum What {
     Programs(programs::Args),
     /// Wall and CPU time of an access with 1, 2, 4, … threads, on data of their own and in common.
     Threads(threads::Args),
+    /// What each option of the compiler costs by itself.
+    Overhead(overhead::Args),
     /// Errors, intervals and cost of sampling, beside the exact run.
     Sampling(sampling::Args),
     /// Bandwidths of `bf machine`, beside likwid-bench, mbw and STREAM.
@@ -65,6 +68,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Touch(touch)) => memory::touch(&touch),
         Some(What::Programs(programs)) => programs::run(&programs, args.rounds),
         Some(What::Threads(threads)) => threads::run(&threads, args.rounds),
+        Some(What::Overhead(overhead)) => overhead::run(&overhead, args.rounds),
         Some(What::Sampling(sampling)) => sampling::run(&sampling, args.rounds),
         Some(What::Machine(machine)) => machine::run(&machine, args.rounds),
         None => {
@@ -74,6 +78,7 @@ fn main() -> anyhow::Result<()> {
             exact::run(&exact::Args::default())?;
             threads::run(&threads::Args::default(), args.rounds)?;
             programs::run(&programs::Args::default(), args.rounds)?;
+            overhead::run(&overhead::Args::default(), args.rounds)?;
             sampling::run(&sampling::Args::default(), args.rounds)?;
             machine::run(&machine::Args { runs: machine::RUNS }, args.rounds)
         }

@@ -1,74 +1,130 @@
 //! What a run executed, in words.
 
-use crate::output::{number, percent};
-use bf_postproc::counters;
+use crate::output::{number, percent, table};
+use bf_postproc::{Answer, counters};
 use bf_profile::Profile;
+use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write};
 
-/// Sums of the counters that stand by themselves, by name.
-pub fn totals(profile: &Profile) -> BTreeMap<String, u64> {
-    let alone = counters::totals(profile).into_iter().filter(|(name, _)| counters::family(name).is_none());
-    alone.map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-/// Sums by family and member.
-pub type Families = BTreeMap<String, BTreeMap<String, u64>>;
+/// Counters by name.
+type Values = BTreeMap<String, u64>;
 
 /// Members of a family that the text names; the JSON names them all.
 const MOST_MEMBERS: usize = 10;
+/// Functions, likewise.
+const MOST_FUNCTIONS: usize = 10;
 
-/// Sums of the counters that are members of a family.
-pub fn families(profile: &Profile) -> Families {
-    let mut families = Families::new();
-    for (name, value) in counters::totals(profile) {
-        if let Some((family, member)) = counters::family(name) {
-            families.entry(family.to_owned()).or_default().insert(member.to_owned(), value);
-        }
-    }
-    families
+/// The counters of a run; nothing of it is printed if nothing was counted.
+#[derive(Debug, Serialize)]
+pub struct Executed {
+    /// Those that stand by themselves.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    totals: Values,
+    /// Those that the program makes the names of, by family and member.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    families: BTreeMap<String, Values>,
+    /// Most instructions first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    functions: Vec<Function>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratios: Option<Ratios>,
 }
 
-/// The section of a report; nothing if nothing was counted.
-pub fn text(totals: &BTreeMap<String, u64>, families: &Families) -> String {
-    if totals.is_empty() {
-        return String::new();
+/// What a function of the compiled code executed, with what was inlined into it.
+#[derive(Debug, Serialize)]
+struct Function {
+    /// Linkage name.
+    name: String,
+    file: Option<String>,
+    line: Option<u32>,
+    /// Every counter, members of families too.
+    counters: Values,
+}
+
+/// Quotients of counters; null where the divisor is 0.
+#[derive(Debug, Serialize)]
+struct Ratios {
+    /// Bytes loaded and stored for each floating-point operation.
+    bytes_per_flop: Option<f64>,
+    /// Floating-point and integer operations for each load.
+    ops_per_load: Option<f64>,
+    /// The same for each branch.
+    ops_per_branch: Option<f64>,
+    instructions_per_block: Option<f64>,
+    /// Arithmetic intensity at each part of the memory, the nearest cache first.
+    flops_per_byte: Vec<Intensity>,
+}
+
+/// Arithmetic intensity at one part of the memory.
+#[derive(Debug, Serialize)]
+struct Intensity {
+    /// Name of the cache, or `memory`.
+    level: String,
+    /// Bytes that it serves: to the program, or to the cache above; null if unknown.
+    bytes: Option<u64>,
+    flops_per_byte: Option<f64>,
+}
+
+impl Executed {
+    /// Of a profile, with the caches of an answer.
+    pub fn new(profile: &Profile, answer: Option<&Answer>) -> Self {
+        let (mut totals, mut families) = (Values::new(), BTreeMap::<_, Values>::new());
+        for (name, value) in counters::totals(profile) {
+            match counters::family(name) {
+                None => drop(totals.insert(name.to_owned(), value)),
+                Some((family, member)) => {
+                    families.entry(family.to_owned()).or_default().insert(member.to_owned(), value);
+                }
+            }
+        }
+        let ratios = (!totals.is_empty()).then(|| ratios(&totals, answer));
+        Self { totals, families, functions: functions(profile), ratios }
     }
-    let get = |name: &str| totals.get(name).copied().unwrap_or_default();
-    let share = |part: u64, whole: u64| percent((whole > 0).then(|| part as f64 / whole as f64));
+
+    /// The sections of a report.
+    pub fn text(&self) -> String {
+        let Some(ratios) = &self.ratios else { return String::new() };
+        totals_text(&self.totals) + &families_text(&self.families) + &ratios.text() + &functions_text(&self.functions)
+    }
+}
+
+fn get(values: &Values, name: &str) -> u64 {
+    values.get(name).copied().unwrap_or_default()
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn totals_text(totals: &Values) -> String {
+    let get = |name| get(totals, name);
     let mut text = "\nExecuted (docs/counters.md defines each; --format json has them all)\n".to_owned();
     let mut line = |name: &str, count: u64, more: String| {
         let _ = writeln!(text, "  {name:<14}{:>19}  {more}", number(count));
     };
+    let bits = |name| format!("{} bits in and out", number(get(name)));
     line("instructions", get("instructions"), format!("in {} basic blocks", number(get("blocks"))));
     line("loads", get("loads"), format!("{} bytes", number(get("bytes_loaded"))));
     line("stores", get("stores"), format!("{} bytes", number(get("bytes_stored"))));
-    line("flops", get("flops"), format!("{} bits in and out", number(get("flop_bits"))));
-    line("integer ops", get("int_ops"), format!("{} bits in and out, flops included", number(get("op_bits"))));
-    let indirect = get("calls_indirect");
-    line(
-        "calls",
-        get("calls"),
-        format!("{} indirect, {} that may catch exceptions", number(indirect), number(get("invokes"))),
-    );
-    let (taken, not) = (get("branches_taken"), get("branches_not_taken"));
-    let ways = format!(
-        "{} conditional ({} taken), {} returns",
-        number(taken + not),
-        share(taken, taken + not),
-        number(get("returns"))
-    );
-    line("branches", get("branches"), ways);
-    let vectors = get("vector_ops");
-    if vectors > 0 {
-        line(
-            "vector ops",
-            vectors,
-            format!("{} elements, {} bits", number(get("vector_elements")), number(get("vector_bits"))),
-        );
+    line("flops", get("flops"), bits("flop_bits"));
+    line("integer ops", get("int_ops"), bits("op_bits") + ", flops included");
+    let (indirect, invokes) = (number(get("calls_indirect")), number(get("invokes")));
+    line("calls", get("calls"), format!("{indirect} indirect, {invokes} that may catch exceptions"));
+    let (taken, both) = (get("branches_taken"), get("branches_taken") + get("branches_not_taken"));
+    let (share, returns) = (percent(ratio(taken, both)), number(get("returns")));
+    line("branches", get("branches"), format!("{} conditional ({share} taken), {returns} returns", number(both)));
+    if get("vector_ops") > 0 {
+        let (elements, bits) = (number(get("vector_elements")), number(get("vector_bits")));
+        line("vector ops", get("vector_ops"), format!("{elements} elements, {bits} bits"));
     }
+    text
+}
+
+fn families_text(families: &BTreeMap<String, Values>) -> String {
+    let mut text = String::new();
     // Calls are named at the top of the report.
     for (family, members) in families.iter().filter(|(family, _)| *family != "calls_to") {
-        text += &format!("\nExecuted, {family}\n");
+        let _ = writeln!(text, "\nExecuted, {family}");
         let mut members: Vec<_> = members.iter().collect();
         members.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
         for (member, count) in members.iter().take(MOST_MEMBERS) {
@@ -79,4 +135,68 @@ pub fn text(totals: &BTreeMap<String, u64>, families: &Families) -> String {
         }
     }
     text
+}
+
+fn functions(profile: &Profile) -> Vec<Function> {
+    let of = |(function, values): (&bf_profile::CountedFunction, counters::Values<'_>)| Function {
+        name: function.name.clone(),
+        file: Some(function.file.clone()).filter(|file| !file.is_empty()),
+        line: Some(function.line).filter(|&line| line > 0),
+        counters: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+    };
+    let mut functions: Vec<_> = counters::by_function(profile).into_iter().map(of).collect();
+    functions.sort_by_key(|function| std::cmp::Reverse(get(&function.counters, "instructions")));
+    functions
+}
+
+fn functions_text(functions: &[Function]) -> String {
+    const COLUMNS: [&str; 7] = ["entries", "instructions", "loads", "stores", "flops", "int_ops", "calls"];
+    let header = ["function"].iter().chain(&COLUMNS).map(|name| name.replace('_', " ")).collect();
+    let row = |function: &Function| {
+        let numbers = COLUMNS.iter().map(|name| number(get(&function.counters, name)));
+        [function.name.clone()].into_iter().chain(numbers).collect()
+    };
+    let more = functions.len().saturating_sub(MOST_FUNCTIONS);
+    let rest = if more > 0 { format!("and {more} more\n") } else { String::new() };
+    let rows = functions.iter().take(MOST_FUNCTIONS).map(row).collect();
+    format!("\nExecuted, by function with what was inlined into it\n{}{rest}", table(header, rows))
+}
+
+fn ratios(totals: &Values, answer: Option<&Answer>) -> Ratios {
+    let get = |name| get(totals, name);
+    let (bytes, flops) = (get("bytes_loaded") + get("bytes_stored"), get("flops"));
+    let ops = flops + get("int_ops");
+    let levels = answer.map_or(&[][..], |answer| &answer.levels);
+    let names = levels.iter().map(|level| level.name.clone()).chain(["memory".to_owned()]);
+    let served = [Some(bytes)].into_iter().chain(levels.iter().map(|level| level.traffic_bytes));
+    let intensity =
+        |(level, bytes)| Intensity { level, bytes, flops_per_byte: bytes.and_then(|bytes| ratio(flops, bytes)) };
+    Ratios {
+        bytes_per_flop: ratio(bytes, flops),
+        ops_per_load: ratio(ops, get("loads")),
+        ops_per_branch: ratio(ops, get("branches")),
+        instructions_per_block: ratio(get("instructions"), get("blocks")),
+        // Without caches the program has its bytes from memory.
+        flops_per_byte: names.zip(served).map(intensity).collect(),
+    }
+}
+
+impl Ratios {
+    fn text(&self) -> String {
+        let shown = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
+        let mut text = "\nRatios\n".to_owned();
+        for (name, ratio) in [
+            ("bytes per flop", self.bytes_per_flop),
+            ("ops per load", self.ops_per_load),
+            ("ops per branch", self.ops_per_branch),
+            ("instructions per block", self.instructions_per_block),
+        ] {
+            let _ = writeln!(text, "  {name:<24}{:>9}", shown(ratio));
+        }
+        if self.flops_per_byte.iter().any(|each| each.flops_per_byte > Some(0.0)) {
+            let each = self.flops_per_byte.iter().map(|each| format!("{} {}", each.level, shown(each.flops_per_byte)));
+            let _ = writeln!(text, "  flops per byte served by {}", each.collect::<Vec<_>>().join(", "));
+        }
+        text
+    }
 }

@@ -12,12 +12,13 @@ use bf_postproc::{
     Answer, Query,
     curve::{self, CurvePoint, Knee},
     query::answerable,
+    reuse::{self, ReuseDistance},
     size,
 };
 use bf_profile::{EndReason, Machine, Meta, Process};
 use serde::Serialize;
 use serde_json::Value;
-use std::{collections::BTreeMap, fmt::Write};
+use std::fmt::Write;
 
 /// Functions named in the text; the JSON names them all.
 const MOST_CALLEES: usize = 8;
@@ -39,12 +40,11 @@ struct Report {
     curve_line_bytes: u32,
     curve: Vec<CurvePoint>,
     knees: Vec<Knee>,
-    /// What was executed, by name of the counter; absent where nothing was counted.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    totals: BTreeMap<String, u64>,
-    /// The same of counters that the program makes the names of, by family and member.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    families: counters::Families,
+    /// What was executed.
+    #[serde(flatten)]
+    executed: counters::Executed,
+    /// For each line size; empty for a sampled profile.
+    reuse_distance: Vec<ReuseDistance>,
 }
 
 /// What is known of one process.
@@ -115,14 +115,14 @@ fn report(loaded: &Loaded, asked: &Hierarchy) -> Result<Report, Failure> {
         schema: "bf.report/1",
         profiles: loaded.names(),
         processes: loaded.profile.processes.iter().map(process).collect(),
+        executed: counters::Executed::new(&loaded.profile, query.as_ref()),
+        reuse_distance: reuse::distances(&loaded.profile),
         query,
         query_error,
         refused,
         curve_line_bytes,
         knees: curve::knees(&curve),
         curve,
-        totals: counters::totals(&loaded.profile),
-        families: counters::families(&loaded.profile),
     })
 }
 
@@ -190,8 +190,9 @@ fn text(report: &Report) -> String {
         text += "Left out; the levels below are answered as if they were the nearest:\n";
         report.refused.iter().for_each(|why| text += &format!("  {why}\n"));
     }
-    text + &counters::text(&report.totals, &report.families)
+    text + &report.executed.text()
         + &working_sets(report)
+        + &distances(report)
         + &log(&report.processes)
         + &next(report)
 }
@@ -315,6 +316,28 @@ fn working_sets(report: &Report) -> String {
             percent(Some(knee.above)),
             percent(Some(knee.below))
         );
+    }
+    text
+}
+
+/// How far back the last reference to a line lies.
+fn distances(report: &Report) -> String {
+    let mut text = String::new();
+    for ReuseDistance { line_bytes, loads, stores, all } in &report.reuse_distance {
+        if all.references == 0 {
+            continue;
+        }
+        if text.is_empty() {
+            text += "\nReuse distance, other lines in between: median, and median deviation from it\n";
+        }
+        let both = |middle: &reuse::Middle| match (middle.references, middle.median, middle.mad) {
+            (0, ..) => "none".to_owned(),
+            (_, Some(median), Some(mad)) => format!("{}, {}", number(median), number(mad)),
+            (_, Some(median), None) => format!("{}, infinite", number(median)),
+            _ => "infinite".to_owned(),
+        };
+        let (loads, stores, all) = (both(loads), both(stores), both(all));
+        let _ = writeln!(text, "  {line_bytes}-byte lines: loads {loads}; stores {stores}; all {all}");
     }
     text
 }

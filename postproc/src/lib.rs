@@ -16,6 +16,7 @@ pub mod hashed;
 pub mod machine;
 pub mod query;
 pub mod replay;
+pub mod reuse;
 pub mod sampled;
 pub mod share;
 pub mod sharing;

@@ -1,0 +1,103 @@
+//! What each option of the compiler costs by itself, as a ratio to the native program.
+
+use crate::{median, table};
+use anyhow::{Context as _, Result, ensure};
+use bf_tests::sandbox::{self, Build};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use wait4::Wait4 as _;
+
+/// What to run.
+#[derive(Debug, Default, clap::Args)]
+pub struct Args {
+    /// Programs to run; all if none is named.
+    programs: Vec<String>,
+}
+
+/// Programs, each with its argument.
+const PROGRAMS: [(&str, &str); 5] =
+    [("sqlite", "400000"), ("stencil", "600"), ("matmul", "200"), ("molecular", "40"), ("lookup", "50")];
+
+/// Options that count without recording.
+const COUNTING: [&[&str]; 6] = [
+    &[],
+    &["-bf-types"],
+    &["-bf-inst-mix"],
+    &["-bf-inst-deps"],
+    &["-bf-vectors"],
+    &["-bf-types", "-bf-inst-mix", "-bf-inst-deps", "-bf-vectors"],
+];
+
+/// Prints the table.
+///
+/// # Errors
+/// A program does not build or fails, or there is none of a given name.
+pub fn run(args: &Args, rounds: usize) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let chosen = |name: &str| args.programs.is_empty() || args.programs.iter().any(|program| program == name);
+    let programs: Vec<_> = PROGRAMS.iter().filter(|(name, _)| chosen(name)).collect();
+    ensure!(!programs.is_empty(), "no such program; there are {}", PROGRAMS.map(|(name, _)| name).join(", "));
+    let mut header = vec!["program", "native s"];
+    let names: Vec<_> = COUNTING.iter().map(|options| name(options)).collect();
+    header.extend(names.iter().map(String::as_str));
+    let mut table = table(&header);
+    for (name, argument) in programs {
+        eprintln!("measuring {name}");
+        let native = build(name, Build::Native, &[], folder.path())?;
+        let counting = COUNTING.iter().map(|options| build(name, Build::Bf, options, folder.path()));
+        let all: Vec<_> = [Ok(native)].into_iter().chain(counting).collect::<Result<_>>()?;
+        let mut seconds = vec![Vec::new(); all.len()];
+        for _ in 0..rounds {
+            for (seconds, program) in seconds.iter_mut().zip(&all) {
+                seconds.push(measure(program, argument, folder.path())?);
+            }
+        }
+        let medians: Vec<_> = seconds.into_iter().map(median).collect();
+        let ratios = medians[1..].iter().map(|seconds| format!("{:.2}", seconds / medians[0]));
+        table.add_row([(*name).to_owned(), format!("{:.2}", medians[0])].into_iter().chain(ratios));
+    }
+    println!("{table}");
+    Ok(())
+}
+
+fn name(options: &[&str]) -> String {
+    match options {
+        [] => "-bf-counters-only".to_owned(),
+        [option] => format!("+ {option}"),
+        _ => "+ all four".to_owned(),
+    }
+}
+
+fn build(name: &str, build: Build, options: &[&str], folder: &Path) -> Result<PathBuf> {
+    let program = folder.join(format!("{name}{}{}", build.name(), options.concat()));
+    let mut cc = sandbox::command(build.cc());
+    match name {
+        "sqlite" => {
+            let sources = bf_tests::source("libsqlite3-sys")?.join("sqlite3");
+            let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/programs/sqlite_driver.c");
+            cc.args(["-O2", "-DSQLITE_THREADSAFE=0", "-DSQLITE_OMIT_LOAD_EXTENSION", "-lm", "-I"]).arg(&sources);
+            cc.arg(driver).arg(sources.join("sqlite3.c"));
+        }
+        _ => drop(cc.args(["-O3", "-march=haswell", concat!(env!("CARGO_MANIFEST_DIR"), "/programs/dense.c")])),
+    }
+    if build == Build::Bf {
+        cc.arg("-bf-counters-only").args(options);
+    }
+    let output = cc.arg("-o").arg(&program).output()?;
+    ensure!(output.status.success(), "{cc:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(program)
+}
+
+/// Seconds of CPU time.
+fn measure(program: &Path, argument: &str, folder: &Path) -> Result<f64> {
+    let mut command = sandbox::command(program);
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    if let Some((kernel, _)) = PROGRAMS[1..].iter().find(|(kernel, _)| name.starts_with(kernel)) {
+        command.arg(kernel);
+    }
+    command.arg(argument).env("BF_PROFILE", folder.join("bench.bfp"));
+    command.current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    let end = command.spawn().with_context(|| format!("failed to run {command:?}"))?.wait4()?;
+    ensure!(end.status.success(), "{command:?} ended with {}", end.status);
+    Ok((end.rusage.utime + end.rusage.stime).as_secs_f64())
+}
