@@ -1,5 +1,6 @@
 //! Which lines more than one thread uses: only these need a look into the stacks of others.
 
+use crate::tracker::{Place, Tracker};
 use bf_stack::Reference;
 use std::collections::HashMap;
 
@@ -7,9 +8,16 @@ const REGION_BITS: u32 = 10;
 const REGION: usize = 1 << REGION_BITS;
 const KNOWN: usize = 1024;
 
-/// Who referenced a line: nobody (0), one slot (its number + 1), or several ([`SEVERAL`]).
-type Users = u16;
-const SEVERAL: Users = Users::MAX;
+/// Who referenced a line.
+#[derive(Clone, Copy, Debug, Default)]
+struct Users {
+    /// Nobody (0), one slot (its number + 1), or several ([`SEVERAL`]).
+    slots: u16,
+    /// From where it was last stored while it had one user: the place + 1; 0: it was not.
+    stored: Place,
+}
+
+const SEVERAL: u16 = u16::MAX;
 
 /// All lines of one line size. Lines are entered in the order in which batches are analysed, as far as that matters.
 #[derive(Debug)]
@@ -34,41 +42,62 @@ impl Directory {
             let next = self.users.len() as u32;
             let index = *self.regions.entry(region).or_insert(next);
             if index == next {
-                self.users.push(vec![0; REGION].into_boxed_slice());
+                self.users.push(vec![Users::default(); REGION].into_boxed_slice());
             }
             self.known[place] = (region + 1, index);
         }
         &mut self.users[self.known[place].1 as usize][line as usize % REGION]
     }
 
-    /// `slot` references a line; whether another did too.
+    /// `slot` references a line, from a place if it stores; whether another did too. Whoever used it alone until now begins to be
+    /// tracked.
     #[inline]
-    fn enter(&mut self, line: u64, slot: u32) -> bool {
-        let mine = Users::try_from(slot + 1).unwrap_or(SEVERAL);
+    fn enter(&mut self, line: u64, slot: u32, stored: Option<Place>, tracker: &mut Tracker) -> bool {
+        let mine = u16::try_from(slot + 1).unwrap_or(SEVERAL);
         let users = self.users(line);
-        if *users == mine && mine != SEVERAL {
+        if users.slots == 0 || users.slots == mine && mine != SEVERAL {
+            users.slots = mine;
+            users.stored = stored.map_or(users.stored, |place| place.saturating_add(1));
             return false;
         }
-        let several = *users != 0;
-        *users = if several { SEVERAL } else { mine };
-        several
+        if users.slots != SEVERAL {
+            tracker.begin(line, u32::from(users.slots) - 1, users.stored.checked_sub(1));
+        }
+        users.slots = SEVERAL;
+        true
     }
 
-    /// `slot` makes these references, in whatever order; adds the lines that others used before to `common`.
-    pub(crate) fn enter_all(&mut self, references: &[Reference], slot: u32, common: &mut Vec<u64>) {
-        let mut last = u64::MAX;
-        for line in references.iter().map(|reference| reference.line()) {
-            if line != last && self.enter(line, slot) {
+    /// `slot` makes these references, in this order; adds the lines that others used before to `common`.
+    pub(crate) fn enter_all(
+        &mut self,
+        references: &[Reference],
+        slot: u32,
+        tracker: &mut Tracker,
+        common: &mut Vec<u64>,
+    ) {
+        let mut last = (u64::MAX, true);
+        for reference in references {
+            let (line, store) = (reference.line(), reference.is_store());
+            if (line != last.0 || store && !last.1) && self.enter(line, slot, store.then_some(0), tracker) {
                 common.push(line);
             }
-            last = line;
+            last = (line, store);
         }
     }
 
-    /// `slot` referenced all lines of `regions`, of `region` lines each, for which `saw` says so.
-    pub(crate) fn begin(&mut self, slot: u32, regions: &[u64], region: u64, saw: impl Fn(u64) -> bool) {
+    /// `slot`, the only one there is, referenced all lines of `regions`, of `region` lines each, for which `saw` says so;
+    /// `stored`: whether it stored them.
+    pub(crate) fn begin(
+        &mut self,
+        slot: u32,
+        regions: &[u64],
+        region: u64,
+        saw: impl Fn(u64) -> bool,
+        stored: impl Fn(u64) -> bool,
+    ) {
+        let mut nobody = Tracker::new(0, 0);
         for line in regions.iter().flat_map(|at| at * region..(at + 1) * region).filter(|&line| saw(line)) {
-            self.enter(line, slot);
+            self.enter(line, slot, stored(line).then_some(0), &mut nobody);
         }
     }
 }

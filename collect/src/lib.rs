@@ -14,6 +14,7 @@ mod session;
 mod shape;
 mod stacks;
 mod sync;
+mod tracker;
 
 pub use batch::{Access, Batch, Shapes};
 pub use bf_stack::{Bucket, Instructions, Item, Limits};

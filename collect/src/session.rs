@@ -15,8 +15,9 @@ use crate::pipeline::{Job, Pipeline, Work, is_common};
 use crate::references::Scratch;
 use crate::stacks::Stacks;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
+use crate::tracker::Tracker;
 use crate::{Batch, Sample};
-use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines};
+use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
 use bf_stack::{Bucket, Instructions, Limits};
 use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -36,6 +37,8 @@ pub struct Config {
     pub order: Order,
     /// Whether histograms are kept by item too. Not if lines are sampled.
     pub by_item: bool,
+    /// How many lines that several slots use are told apart, of each line size.
+    pub tracked: usize,
 }
 
 /// How batches of several slots are put in one order, for the global stacks and for what slots do to each other's.
@@ -58,11 +61,15 @@ impl Default for Config {
             instructions: None,
             order: Order::Time,
             by_item: false,
+            tracked: Self::TRACKED,
         }
     }
 }
 
 impl Config {
+    /// Lines tracked unless something else is asked for.
+    pub const TRACKED: usize = 4096;
+
     /// Whether bf can keep stacks of lines of this many bytes.
     #[must_use]
     pub fn is_line_size(bytes: u32) -> bool {
@@ -81,6 +88,8 @@ pub struct Snapshot {
     pub coherence: Vec<LineCoherence>,
     /// The line data broken down by item; empty if that was not asked for.
     pub items: Vec<ItemLines>,
+    /// Lines that several slots used, one by one, in the same cases. What lies there is left open.
+    pub sharing: Vec<SharedLines>,
     /// Slots that made at least one access, counted or not.
     pub threads: u32,
     /// Counted accesses.
@@ -128,6 +137,8 @@ pub struct Session {
     /// For each line size; none while there is only one slot, or where lines are sampled. Whoever feeds without helpers
     /// holds it until the batch has its turn, so that its order is that in which slots take lines from each other.
     directories: Mutex<(Vec<Directory>, Scratch)>,
+    /// For each line size; locked after the directories.
+    trackers: Mutex<Vec<Tracker>>,
     /// Batches that wait for those of lesser slots ([`Order::Slots`]).
     kept: Mutex<Vec<(u32, Batch, Bucket)>>,
     /// Batches that are fed to slots now; [`ALONE`] if one is that needs all stacks.
@@ -151,6 +162,7 @@ impl Session {
             slots: Mutex::default(),
             global: OnceLock::new(),
             directories: Mutex::default(),
+            trackers: Mutex::default(),
             kept: Mutex::default(),
             feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
@@ -264,6 +276,10 @@ impl Session {
     fn begin_sharing(&self, only: &Owner) {
         let Some(mut directories) = self.lock(&self.directories) else { return };
         directories.0 = self.config.line_sizes.iter().map(|_| Directory::new()).collect();
+        if let Some(mut trackers) = self.lock(&self.trackers) {
+            let tracker = |size: &u32| Tracker::new(size.ilog2(), self.config.tracked);
+            *trackers = self.config.line_sizes.iter().map(tracker).collect();
+        }
         for (part, stacks) in only.parts.iter().enumerate() {
             let Some(mut stacks) = self.lock(stacks) else { return };
             stacks.share();
@@ -300,7 +316,7 @@ impl Session {
         drop(slots);
         let Some(_turn) = self.lock(&owner.turn) else { return };
         let Some(mut directories) = self.lock(&self.directories) else { return };
-        let common = self.sort(&mut directories, slot, batch);
+        let common = self.sort(&mut directories, slot, batch, bucket);
         let Some(feeding) = self.enter(is_common(&common)) else { return };
         drop(directories);
         let taken = (0..self.parts.len()).map(|part| self.feed_private(&owner, part, &common, batch, bucket));
@@ -333,15 +349,28 @@ impl Session {
     }
 
     /// By line size the lines of a batch that other slots used before it, ascending.
-    fn sort(&self, (directories, scratch): &mut (Vec<Directory>, Scratch), slot: u32, batch: &Batch) -> Vec<Vec<u64>> {
-        let sizes = directories.iter_mut().zip(&self.config.line_sizes);
-        let common = sizes.map(|(directory, line_bytes)| {
+    fn sort(
+        &self,
+        (directories, scratch): &mut (Vec<Directory>, Scratch),
+        slot: u32,
+        batch: &Batch,
+        bucket: Bucket,
+    ) -> Vec<Vec<u64>> {
+        if directories.is_empty() {
+            return Vec::new();
+        }
+        let Some(mut trackers) = self.lock(&self.trackers) else { return Vec::new() };
+        let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes);
+        let common = sizes.map(|((directory, tracker), line_bytes)| {
             let mut common = Vec::new();
             batch.references(line_bytes.ilog2(), scratch, |chunk| {
-                directory.enter_all(chunk.references, slot, &mut common);
+                directory.enter_all(chunk.references, slot, tracker, &mut common);
             });
             common.sort_unstable();
             common.dedup();
+            if !common.is_empty() && bucket != Bucket::UNCOUNTED {
+                tracker.accesses(slot, batch);
+            }
             common
         });
         common.collect()
@@ -397,7 +426,7 @@ impl Session {
             Work::Sort => {
                 let Some(mut directories) = self.lock(&self.directories) else { return };
                 // Nobody else sorts this batch.
-                let _ = job.item.common.set(self.sort(&mut directories, job.item.slot, batch));
+                let _ = job.item.common.set(self.sort(&mut directories, job.item.slot, batch, bucket));
             }
             Work::Analyse { owner, part, private: false, .. } => {
                 self.feed_part(owner, *part, batch, bucket);
@@ -463,6 +492,9 @@ impl Session {
             let sizes = self.config.line_sizes.iter();
             let none = |&line_bytes| LineCoherence { line_bytes, max_set_bits, max_ways, slots: Vec::new() };
             snapshot.coherence = sizes.map(none).collect();
+            if let Some(trackers) = lock_for(&self.trackers, patience) {
+                snapshot.sharing = trackers.iter().map(Tracker::lines).collect();
+            }
         }
         for (slot, owner) in (0..).zip(&owners) {
             let used = snapshot.add_owner(bf_profile::Owner::Slot(slot), owner, patience);

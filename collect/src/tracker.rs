@@ -8,10 +8,12 @@
 //! Invariant: of each line followed, every access since then is counted. Where there are more lines than may be followed, those
 //! with the fewest misses are given up, with what was counted of them.
 
-use crate::Access;
+use crate::{Access, Batch};
 use bf_profile::{LinePlace, LineUser, SharedLine, SharedLines};
-use bf_stack::Item;
 use std::collections::HashMap;
+
+/// Where in the program an access comes from: an item; 0: unknown.
+pub(crate) type Place = u16;
 
 /// Places that are told apart for each user of a line.
 const PLACES: usize = 16;
@@ -48,8 +50,8 @@ struct User {
     useless: u64,
     true_misses: u64,
     false_misses: u64,
-    /// By item: loads and stores.
-    places: Vec<(Item, [u64; 2])>,
+    /// Loads and stores by place.
+    places: Vec<(Place, [u64; 2])>,
 }
 
 impl Tracker {
@@ -59,15 +61,16 @@ impl Tracker {
     }
 
     /// A slot used a line before others did, and perhaps stored it, at a place.
-    pub(crate) fn begin(&mut self, line: u64, slot: u32, stored_at: Option<Item>) {
-        if self.lines.contains_key(&line) {
+    pub(crate) fn begin(&mut self, line: u64, slot: u32, stored_at: Option<Place>) {
+        if self.most == 0 || self.lines.contains_key(&line) {
             return;
         }
         if self.lines.len() >= self.most {
             self.make_room();
         }
-        let places = stored_at.into_iter().map(|item| (item, [0, 0])).collect();
-        let user = User { slot, holds: true, held: true, stored_before: stored_at.is_some(), places, ..User::default() };
+        let places = stored_at.into_iter().map(|place| (place, [0, 0])).collect();
+        let user =
+            User { slot, holds: true, held: true, stored_before: stored_at.is_some(), places, ..User::default() };
         self.lines.insert(line, Line { users: vec![user] });
     }
 
@@ -79,19 +82,25 @@ impl Tracker {
         for (_, number) in all.into_iter().take((self.most / 4).max(1)) {
             let line = self.lines.remove(&number);
             self.dropped_lines += 1;
-            self.dropped_accesses += line.iter().flat_map(|line| &line.users).map(|user| user.loads + user.stores).sum::<u64>();
+            self.dropped_accesses +=
+                line.iter().flat_map(|line| &line.users).map(|user| user.loads + user.stores).sum::<u64>();
         }
     }
 
+    /// What a batch of `slot` does.
+    pub(crate) fn accesses(&mut self, slot: u32, batch: &Batch) {
+        batch.for_each(|access| self.access(slot, access, 0));
+    }
+
     /// An access of `slot`; of the lines it touches only those that are followed count.
-    pub(crate) fn access(&mut self, slot: u32, access: Access, item: Item) {
+    pub(crate) fn access(&mut self, slot: u32, access: Access, place: Place) {
         let last = access.address + (access.size - 1);
         for number in access.address >> self.shift..=last >> self.shift {
             let Some(line) = self.lines.get_mut(&number) else { continue };
             let begin = number << self.shift;
             let (from, to) = (access.address.max(begin) - begin, last.min(begin + ((1 << self.shift) - 1)) - begin);
             let unit = self.shift.saturating_sub(6);
-            line.access(slot, access.store, mask(from >> unit, to >> unit), item);
+            line.access(slot, access.store, mask(from >> unit, to >> unit), place);
         }
     }
 
@@ -110,12 +119,12 @@ fn mask(from: u64, to: u64) -> u64 {
 }
 
 impl Line {
-    fn access(&mut self, slot: u32, store: bool, bytes: u64, item: Item) {
+    fn access(&mut self, slot: u32, store: bool, bytes: u64, place: Place) {
         let at = self.users.iter().position(|user| user.slot == slot).unwrap_or_else(|| {
             self.users.push(User { slot, ..User::default() });
             self.users.len() - 1
         });
-        self.users[at].access(store, bytes, item);
+        self.users[at].access(store, bytes, place);
         if store {
             for other in self.users.iter_mut().filter(|other| other.slot != slot) {
                 other.holds = false;
@@ -132,7 +141,7 @@ impl Line {
 }
 
 impl User {
-    fn access(&mut self, store: bool, bytes: u64, item: Item) {
+    fn access(&mut self, store: bool, bytes: u64, place: Place) {
         if !self.holds {
             if self.held {
                 self.false_misses += 1;
@@ -149,11 +158,11 @@ impl User {
             if store { (&mut self.stores, &mut self.stored) } else { (&mut self.loads, &mut self.loaded) };
         *count += 1;
         *used |= bytes;
-        let known = self.places.iter().position(|&(place, _)| place == item);
+        let known = self.places.iter().position(|&(known, _)| known == place);
         let at = known.unwrap_or_else(|| {
             // The last one takes all others.
             if self.places.len() < PLACES {
-                self.places.push((if self.places.len() + 1 < PLACES { item } else { Item::NONE }, [0; 2]));
+                self.places.push((if self.places.len() + 1 < PLACES { place } else { 0 }, [0; 2]));
             }
             self.places.len() - 1
         });
@@ -164,7 +173,7 @@ impl User {
         let mut places: Vec<_> = self
             .places
             .iter()
-            .map(|&(item, [loads, stores])| LinePlace { item: item.0.into(), loads, stores })
+            .map(|&(place, [loads, stores])| LinePlace { item: place.into(), loads, stores })
             .collect();
         places.sort_by_key(|place| std::cmp::Reverse(place.loads + place.stores));
         let &Self { slot, loads, stores, loaded, stored, stored_before, true_misses, false_misses, .. } = self;
@@ -180,7 +189,7 @@ mod tests {
         let mut tracker = Tracker::new(6, 8);
         tracker.begin(1, 0, None);
         for &(slot, address, store) in accesses {
-            tracker.access(slot, Access { address: 64 + address, size: 4, store }, Item((slot + 1) as u16));
+            tracker.access(slot, Access { address: 64 + address, size: 4, store }, (slot + 1) as u16);
         }
         tracker.lines()
     }
@@ -202,7 +211,10 @@ mod tests {
 
     #[test]
     fn a_value_that_is_passed_on() {
-        assert_eq!(counts(&used(&[(0, 0, true), (1, 0, false), (0, 0, true), (1, 0, false)])), [[0, 2, 0, 0], [2, 0, 1, 0]]);
+        assert_eq!(
+            counts(&used(&[(0, 0, true), (1, 0, false), (0, 0, true), (1, 0, false)])),
+            [[0, 2, 0, 0], [2, 0, 1, 0]]
+        );
     }
 
     #[test]
@@ -214,14 +226,17 @@ mod tests {
 
     #[test]
     fn what_nobody_stores_is_never_lost() {
-        assert_eq!(counts(&used(&[(0, 0, false), (1, 0, false), (2, 0, false), (0, 0, false)])), [[2, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]);
+        assert_eq!(
+            counts(&used(&[(0, 0, false), (1, 0, false), (2, 0, false), (0, 0, false)])),
+            [[2, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
+        );
     }
 
     #[test]
     fn an_access_is_cut_to_its_lines() {
         let mut tracker = Tracker::new(8, 8);
-        tracker.begin(1, 0, Some(Item(3)));
-        tracker.access(0, Access { address: 250, size: 10, store: false }, Item(1));
+        tracker.begin(1, 0, Some(3));
+        tracker.access(0, Access { address: 250, size: 10, store: false }, 1);
         let lines = tracker.lines();
         let [user] = lines.lines[0].users.as_slice() else { panic!("one user") };
         // Four bytes of the line, which has a bit for four bytes.
@@ -235,7 +250,7 @@ mod tests {
         for line in 0..6 {
             tracker.begin(line, 0, None);
             for turn in 0..2 * line {
-                tracker.access((turn % 2) as u32, Access { address: line * 64, size: 8, store: true }, Item::NONE);
+                tracker.access((turn % 2) as u32, Access { address: line * 64, size: 8, store: true }, 0);
             }
         }
         let lines = tracker.lines();
@@ -248,9 +263,9 @@ mod tests {
         let mut tracker = Tracker::new(6, 4);
         tracker.begin(0, 0, None);
         for item in 1..100 {
-            tracker.access(1, Access { address: 0, size: 1, store: false }, Item(item));
+            tracker.access(1, Access { address: 0, size: 1, store: false }, item);
         }
         let places = &tracker.lines().lines[0].users[1].places;
-        assert_eq!((places.len(), places[0]), (PLACES, LinePlace { item: 0, loads: 85, stores: 0 }));
+        assert_eq!((places.len(), places[0]), (PLACES, LinePlace { item: 0, loads: 84, stores: 0 }));
     }
 }

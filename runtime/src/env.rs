@@ -27,6 +27,8 @@ pub struct Options {
     pub order: Order,
     /// `BF_BY_PLACE`: whether to keep histograms by place in the source, whatever the modules ask for.
     pub by_place: Option<bool>,
+    /// `BF_SHARING`: how many lines that threads share are told apart.
+    pub sharing: Option<u32>,
     /// `BF_THREADS`: helper threads.
     pub threads: Option<u32>,
     /// `BF_MAX_MEMORY`: bytes.
@@ -75,6 +77,7 @@ impl Options {
             "BF_INSTRUCTIONS" => self.instructions = Some(instructions(&text)?),
             "BF_ORDER" => self.order = order(&text)?,
             "BF_BY_PLACE" => self.by_place = Some(flag(&text)?),
+            "BF_SHARING" => self.sharing = Some(number(&text, 0, 1 << 20)?),
             "BF_THREADS" => self.threads = Some(number(&text, 0, 64)?),
             "BF_MAX_MEMORY" => self.max_memory = Some(bytes(&text)?),
             "BF_CHECKPOINT" => self.checkpoint = seconds(&text)?,
@@ -172,6 +175,7 @@ mod tests {
             ("BF_INSTRUCTIONS", "portable"),
             ("BF_ORDER", "slots"),
             ("BF_BY_PLACE", "1"),
+            ("BF_SHARING", "100"),
             ("BF_THREADS", "2"),
             ("BF_MAX_MEMORY", "3G"),
             ("BF_CHECKPOINT", "0.5"),
@@ -188,6 +192,7 @@ mod tests {
             instructions: Some(Instructions::Portable),
             order: Order::Slots,
             by_place: Some(true),
+            sharing: Some(100),
             threads: Some(2),
             max_memory: Some(3 << 30),
             checkpoint: Some(Duration::from_millis(500)),
@@ -215,6 +220,7 @@ mod tests {
             ("BF_MAX_MEMORY", "1 GB"),
             ("BF_CHECKPOINT", "-1"),
             ("BF_SAMPLE", "2"),
+            ("BF_SHARING", "-1"),
             ("BF_STOP", "yes"),
             ("BF_PROFIEL", "x"),
         ]);
@@ -228,6 +234,7 @@ mod tests {
             "BF_ORDER: \"random\" is neither time nor slots, ignored",
             "BF_PROFIEL: no variable of bf, ignored",
             "BF_SAMPLE: a sampling rate of 2 is not in 1/1048576..=1, ignored",
+            "BF_SHARING: \"-1\" is no number, ignored",
             "BF_STOP: \"yes\" is not \"ignore\", ignored",
             "BF_THREADS: 65 is not in 0..=64, ignored",
         ];

@@ -99,7 +99,7 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         lines: snapshot.lines,
         sampled: snapshot.sampled,
         coherence: snapshot.coherence,
-        sharing: Vec::new(),
+        sharing: snapshot.sharing,
         counters,
         places: modules::places(),
         items: snapshot.items.into_iter().filter(|lines| !lines.stacks.is_empty()).collect(),

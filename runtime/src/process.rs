@@ -373,6 +373,7 @@ pub fn config() -> Config {
             instructions: options.instructions,
             order: options.order,
             by_item: options.by_place.unwrap_or(known.by_function) && options.sample.is_none(),
+            tracked: options.sharing.map_or(Config::TRACKED, |lines| lines as usize),
         }
     })
 }

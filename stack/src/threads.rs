@@ -44,6 +44,15 @@ impl Stack {
         }
     }
 
+    /// Whether a line was ever stored.
+    #[must_use]
+    pub fn stored(&self, line: u64) -> bool {
+        match &self.core {
+            Width::Usual(core) => core.stored(line),
+            Width::Wide(core) => core.stored(line),
+        }
+    }
+
     /// Where a line stands; `None`: it is not here.
     #[must_use]
     pub fn position(&self, line: u64) -> Option<Position> {
@@ -283,6 +292,11 @@ impl<const W: usize> Core<W> {
     fn saw(&self, line: u64) -> bool {
         // It enters the older tier when it leaves the others.
         self.held.find(line).is_some() || self.lines.find(line).is_some_and(|id| self.lines.get(id).last != 0)
+    }
+
+    fn stored(&self, line: u64) -> bool {
+        let held = self.held.find(line).is_some_and(|entry| self.held.since_of(entry).stored.is_some());
+        held || self.lines.find(line).is_some_and(|id| self.lines.get(id).dirty != 0)
     }
 
     #[inline(always)]

@@ -274,8 +274,8 @@ impl Feeder {
         meta.threads = snapshot.threads;
         meta.accesses = snapshot.accesses;
         meta.dropped = snapshot.dropped;
-        let Snapshot { lines, sampled, coherence, .. } = snapshot;
-        let process = Process { meta, machine, tags, lines, sampled, coherence, ..Process::default() };
+        let Snapshot { lines, sampled, coherence, sharing, .. } = snapshot;
+        let process = Process { meta, machine, tags, lines, sampled, coherence, sharing, ..Process::default() };
         Profile { processes: vec![process] }
     }
 }
