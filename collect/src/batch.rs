@@ -383,7 +383,7 @@ mod tests {
 
     fn lines(batch: &Batch, shift: u32) -> Vec<(u64, bool)> {
         let mut lines = Vec::new();
-        batch.references(shift, &mut Scratch::default(), |chunk| {
+        batch.references(shift, true, &mut Scratch::default(), |chunk| {
             lines.extend(chunk.references.iter().map(|r| (r.line(), r.is_store())));
         });
         lines

@@ -1,7 +1,7 @@
 //! Which lines more than one thread uses: only these need a look into the stacks of others.
 
 use crate::tracker::{Place, Tracker};
-use bf_stack::Reference;
+use bf_stack::Chunk;
 use std::collections::HashMap;
 
 const REGION_BITS: u32 = 10;
@@ -67,18 +67,13 @@ impl Directory {
         true
     }
 
-    /// `slot` makes these references, in this order; adds the lines that others used before to `common`.
-    pub(crate) fn enter_all(
-        &mut self,
-        references: &[Reference],
-        slot: u32,
-        tracker: &mut Tracker,
-        common: &mut Vec<u64>,
-    ) {
+    /// `slot` makes the references of a chunk; adds the lines that others used before to `common`.
+    pub(crate) fn enter_all(&mut self, chunk: Chunk<'_>, slot: u32, tracker: &mut Tracker, common: &mut Vec<u64>) {
         let mut last = (u64::MAX, true);
-        for reference in references {
+        for (at, reference) in chunk.references.iter().enumerate() {
             let (line, store) = (reference.line(), reference.is_store());
-            if (line != last.0 || store && !last.1) && self.enter(line, slot, store.then_some(0), tracker) {
+            let stored = || chunk.items.get(at).map_or(0, |item| item.0);
+            if (line != last.0 || store && !last.1) && self.enter(line, slot, store.then(stored), tracker) {
                 common.push(line);
             }
             last = (line, store);

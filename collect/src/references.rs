@@ -23,13 +23,13 @@ pub(crate) struct Scratch {
 }
 
 impl Batch {
-    /// The references to lines of `1 << shift` bytes, in order, in chunks.
-    pub(crate) fn references(&self, shift: u32, scratch: &mut Scratch, feed: impl FnMut(Chunk<'_>)) {
+    /// The references to lines of `1 << shift` bytes, in order, in chunks; with items if there are any and they are wanted.
+    pub(crate) fn references(&self, shift: u32, with_items: bool, scratch: &mut Scratch, feed: impl FnMut(Chunk<'_>)) {
         let Scratch { references, items, parts, stream } = scratch;
         references.clear();
         items.clear();
         parts.clear();
-        let attributed = self.is_attributed();
+        let attributed = with_items && self.is_attributed();
         let mut writer = Writer {
             shift,
             attributed,
@@ -312,7 +312,7 @@ mod tests {
     /// The references as they are handed on, and how many of them were written.
     fn chunked(batch: &Batch, shift: u32) -> (Written, usize) {
         let (mut all, mut written) = (Vec::new(), 0);
-        batch.references(shift, &mut Scratch::default(), |chunk| {
+        batch.references(shift, true, &mut Scratch::default(), |chunk| {
             written += chunk.references.len();
             let items = chunk.items.iter().map(|item| item.0).chain(std::iter::repeat(0));
             let written: Vec<_> =

@@ -363,8 +363,8 @@ impl Session {
         let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes);
         let common = sizes.map(|((directory, tracker), line_bytes)| {
             let mut common = Vec::new();
-            batch.references(line_bytes.ilog2(), scratch, |chunk| {
-                directory.enter_all(chunk.references, slot, tracker, &mut common);
+            batch.references(line_bytes.ilog2(), true, scratch, |chunk| {
+                directory.enter_all(chunk, slot, tracker, &mut common);
             });
             common.sort_unstable();
             common.dedup();

@@ -45,7 +45,7 @@ impl Stacks {
         self.used |= batch.accesses() > 0;
         let mut all = true;
         for (kept, line_bytes) in self.kept.iter_mut().zip(&config.line_sizes) {
-            batch.references(line_bytes.ilog2(), &mut self.scratch, |chunk| match kept {
+            batch.references(line_bytes.ilog2(), config.by_item, &mut self.scratch, |chunk| match kept {
                 _ if full() => all = false,
                 Kept::Whole(engine) => engine.feed_chunk(chunk, bucket),
                 Kept::Sampled(sampled) => sampled.feed(chunk, bucket),
@@ -95,7 +95,7 @@ impl Stacks {
                 }
             }
             let elsewhere = |line: u64| common.binary_search(&line).is_ok();
-            batch.references(line_bytes.ilog2(), &mut self.scratch, |chunk| {
+            batch.references(line_bytes.ilog2(), config.by_item, &mut self.scratch, |chunk| {
                 if full() {
                     all = false;
                 } else {

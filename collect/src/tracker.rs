@@ -89,7 +89,7 @@ impl Tracker {
 
     /// What a batch of `slot` does.
     pub(crate) fn accesses(&mut self, slot: u32, batch: &Batch) {
-        batch.for_each(|access| self.access(slot, access, 0));
+        batch.for_each_item(|access, item| self.access(slot, access, item.0));
     }
 
     /// An access of `slot`; of the lines it touches only those that are followed count.

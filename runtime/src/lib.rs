@@ -56,6 +56,7 @@ mod signals;
 mod sink;
 mod slots;
 mod stack;
+mod symbols;
 mod thread;
 mod tls;
 mod topology;

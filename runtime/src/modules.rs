@@ -154,7 +154,8 @@ pub fn forget(gone: impl Fn(usize) -> bool) {
 
 /// Numbers a segment seen for the first time, from 1 up; its `id` from now on.
 pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
-    let by_item = process::recorder().is_some_and(|recorder| recorder.session().config().by_item);
+    let config = process::recorder().map(|recorder| recorder.session().config());
+    let by_item = config.is_some_and(|config| config.by_item || config.tracked > 0);
     let known = &mut *lock(&KNOWN);
     let mut tables = known.modules.get_mut(&(segment.module as usize));
     let callee = (segment.callee as usize)

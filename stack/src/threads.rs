@@ -295,8 +295,8 @@ impl<const W: usize> Core<W> {
     }
 
     fn stored(&self, line: u64) -> bool {
-        let held = self.held.find(line).is_some_and(|entry| self.held.since_of(entry).stored.is_some());
-        held || self.lines.find(line).is_some_and(|id| self.lines.get(id).dirty != 0)
+        let held = self.held.find(line).is_some_and(|entry| self.held.since_of(entry).stored != Charge::NONE);
+        held || self.lines.find(line).is_some_and(|id| self.lines.get(id).dirty != Charge::NONE)
     }
 
     #[inline(always)]
