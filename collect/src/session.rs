@@ -139,6 +139,8 @@ pub struct Session {
     directories: Mutex<(Vec<Directory>, Scratch)>,
     /// For each line size; locked after the directories.
     trackers: Mutex<Vec<Tracker>>,
+    /// While it is not 0, slots take lines from each other.
+    contention: AtomicU32,
     /// Batches that wait for those of lesser slots ([`Order::Slots`]).
     kept: Mutex<Vec<(u32, Batch, Bucket)>>,
     /// Batches that are fed to slots now; [`ALONE`] if one is that needs all stacks.
@@ -163,6 +165,7 @@ impl Session {
             global: OnceLock::new(),
             directories: Mutex::default(),
             trackers: Mutex::default(),
+            contention: AtomicU32::new(0),
             kept: Mutex::default(),
             feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
@@ -213,6 +216,15 @@ impl Session {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.global.get().is_some()
+    }
+
+    /// So many batches after the last in which a slot missed a line that another had taken, they are not short any more.
+    const CONTENDED: u32 = 64;
+
+    /// Whether slots took lines from each other of late: then their order should be known in small steps.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        self.contention.load(Ordering::Relaxed) > 0
     }
 
     /// A place for a new thread: that of a thread that ended if there is one, with its contents, else a new one.
@@ -360,6 +372,7 @@ impl Session {
             return Vec::new();
         }
         let Some(mut trackers) = self.lock(&self.trackers) else { return Vec::new() };
+        let mut lost = 0;
         let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes);
         let common = sizes.map(|((directory, tracker), line_bytes)| {
             let mut common = Vec::new();
@@ -369,11 +382,14 @@ impl Session {
             common.sort_unstable();
             common.dedup();
             if !common.is_empty() && bucket != Bucket::UNCOUNTED {
-                tracker.accesses(slot, batch);
+                lost += tracker.accesses(slot, batch);
             }
             common
         });
-        common.collect()
+        let common = common.collect();
+        let left = self.contention.load(Ordering::Relaxed).saturating_sub(1);
+        self.contention.store(if lost > 0 { Self::CONTENDED } else { left }, Ordering::Relaxed);
+        common
     }
 
     /// Waits until the stacks of slots may be fed: those of one, or all of them.

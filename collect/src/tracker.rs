@@ -24,6 +24,7 @@ pub(crate) struct Tracker {
     shift: u32,
     most: usize,
     lines: HashMap<u64, Line>,
+    misses: u64,
     dropped_lines: u64,
     dropped_accesses: u64,
 }
@@ -57,7 +58,7 @@ struct User {
 impl Tracker {
     /// For lines of `1 << shift` bytes, so many at most.
     pub(crate) fn new(shift: u32, most: usize) -> Self {
-        Self { shift, most, lines: HashMap::new(), dropped_lines: 0, dropped_accesses: 0 }
+        Self { shift, most, lines: HashMap::new(), misses: 0, dropped_lines: 0, dropped_accesses: 0 }
     }
 
     /// A slot used a line before others did, and perhaps stored it, at a place.
@@ -87,9 +88,11 @@ impl Tracker {
         }
     }
 
-    /// What a batch of `slot` does.
-    pub(crate) fn accesses(&mut self, slot: u32, batch: &Batch) {
+    /// What a batch of `slot` does; how many references found a line lost.
+    pub(crate) fn accesses(&mut self, slot: u32, batch: &Batch) -> u64 {
+        let before = self.misses;
         batch.for_each_item(|access, item| self.access(slot, access, item.0));
+        self.misses - before
     }
 
     /// An access of `slot`; of the lines it touches only those that are followed count.
@@ -100,7 +103,7 @@ impl Tracker {
             let begin = number << self.shift;
             let (from, to) = (access.address.max(begin) - begin, last.min(begin + ((1 << self.shift) - 1)) - begin);
             let unit = self.shift.saturating_sub(6);
-            line.access(slot, access.store, mask(from >> unit, to >> unit), place);
+            self.misses += u64::from(line.access(slot, access.store, mask(from >> unit, to >> unit), place));
         }
     }
 
@@ -119,18 +122,20 @@ fn mask(from: u64, to: u64) -> u64 {
 }
 
 impl Line {
-    fn access(&mut self, slot: u32, store: bool, bytes: u64, place: Place) {
+    /// Whether it was lost.
+    fn access(&mut self, slot: u32, store: bool, bytes: u64, place: Place) -> bool {
         let at = self.users.iter().position(|user| user.slot == slot).unwrap_or_else(|| {
             self.users.push(User { slot, ..User::default() });
             self.users.len() - 1
         });
-        self.users[at].access(store, bytes, place);
+        let lost = self.users[at].access(store, bytes, place);
         if store {
             for other in self.users.iter_mut().filter(|other| other.slot != slot) {
                 other.holds = false;
                 other.foreign |= bytes;
             }
         }
+        lost
     }
 
     fn profile(&self, address: u64) -> SharedLine {
@@ -141,7 +146,9 @@ impl Line {
 }
 
 impl User {
-    fn access(&mut self, store: bool, bytes: u64, place: Place) {
+    /// Whether it was lost.
+    fn access(&mut self, store: bool, bytes: u64, place: Place) -> bool {
+        let lost = self.held && !self.holds;
         if !self.holds {
             if self.held {
                 self.false_misses += 1;
@@ -167,6 +174,7 @@ impl User {
             self.places.len() - 1
         });
         self.places[at].1[usize::from(store)] += 1;
+        lost
     }
 
     fn profile(&self) -> LineUser {

@@ -68,6 +68,9 @@ impl Recording {
             let wanted = (WORDS * words) as u64 / accesses;
             self.quantum = (wanted as usize).clamp(MAX_SEGMENT_WORDS as usize, WORDS);
         }
+        if recorder.session().is_contended() {
+            self.quantum = MAX_SEGMENT_WORDS as usize;
+        }
     }
 
     /// Reads what this thread recorded so far.
