@@ -4,6 +4,7 @@ use bf_postproc::{
     Cache, Scope, Share, Ways,
     attribution::By,
     replay::{DinSize, Format as TraceFormat, Sample},
+    shared_lines::Kind,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -31,6 +32,8 @@ pub enum Command {
     Annotate(AnnotateArguments),
     /// Ask what a hierarchy of caches would have done
     Query(QueryArguments),
+    /// Say which lines threads take from each other: whose they are, which code does it, true or false sharing
+    Sharing(SharingArguments),
     /// Ask about many caches, one at a time
     Sweep(SweepArguments),
     /// Put the profiles of several processes into one
@@ -189,6 +192,42 @@ pub struct QueryArguments {
 pub enum QueryItem {
     /// Threads: their numbers in a trace, the slots they took in a run
     Thread,
+}
+
+/// Kinds of sharing to show.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum KindArgument {
+    /// Threads use what others stored
+    True,
+    /// Threads only use the same lines
+    False,
+}
+
+impl From<KindArgument> for Kind {
+    fn from(kind: KindArgument) -> Self {
+        match kind {
+            KindArgument::True => Self::True,
+            KindArgument::False => Self::False,
+        }
+    }
+}
+
+/// `bf sharing`
+#[derive(Debug, Args)]
+pub struct SharingArguments {
+    #[command(flatten)]
+    pub input: Input,
+    /// How many findings; without: 10 in text, all in JSON and CSV
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Only true or only false sharing, and what is both
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArgument>,
+    /// Line size in bytes; without: 64, or the least there is
+    #[arg(long, value_parser = bytes)]
+    pub line: Option<u32>,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// Who uses a cache.

@@ -21,6 +21,7 @@ mod query;
 mod replay;
 mod report;
 mod run;
+mod sharing;
 mod sweep;
 mod topology;
 mod trace;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::command(&arguments),
         Command::Annotate(arguments) => annotate::command(&arguments),
         Command::Query(arguments) => query::command(&arguments),
+        Command::Sharing(arguments) => sharing::command(&arguments),
         Command::Sweep(arguments) => sweep::command(&arguments),
         Command::Merge(arguments) => merge::command(&arguments),
         Command::Replay(arguments) => replay::command(&arguments),

@@ -21,6 +21,7 @@ pub mod sampled;
 pub mod share;
 pub mod sharing;
 
+pub mod shared_lines;
 pub mod size;
 pub mod source;
 pub mod spec;

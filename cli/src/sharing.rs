@@ -1,0 +1,229 @@
+//! `bf sharing`: which lines threads take from each other, whose they are and which code does it.
+
+use crate::{
+    args::{Format, SharingArguments},
+    failure::Failure,
+    input,
+    output::{counted, number, print, row, table},
+};
+use bf_postproc::shared_lines::{Answer, Base, Finding, Object, Place, Question, Thread, shared_lines};
+use serde_json::Value;
+
+/// Findings that are printed if the user does not say how many.
+const TOP: usize = 10;
+/// Threads, ranges of bytes and places of each that the text shows; the JSON has them all.
+const MOST_THREADS: usize = 16;
+const MOST_RANGES: usize = 3;
+const MOST_PLACES: usize = 2;
+
+/// Says who shares what in every profile.
+pub fn command(arguments: &SharingArguments) -> Result<(), Failure> {
+    let text_top = (arguments.output.format == Format::Text).then_some(TOP);
+    let question =
+        Question { line_bytes: arguments.line, kind: arguments.kind.map(Into::into), top: arguments.top.or(text_top) };
+    let mut answers = Vec::new();
+    for loaded in input::load(&arguments.input)? {
+        let answer = shared_lines(&loaded.profile, &question);
+        let mut answer = answer.map_err(|reason| Failure::Failed(format!("{}: {reason}", loaded.title())))?;
+        answer.profiles = loaded.names();
+        answers.push(answer);
+    }
+    print(arguments.output.format, &answers, arguments.input.each, text, rows)
+}
+
+/// A row for each thread of a finding.
+fn rows(answer: &Answer) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for (number, finding) in answer.findings.iter().enumerate() {
+        let object = finding.object.as_ref();
+        let front = [
+            ("profiles", Value::from(answer.profiles.join(" "))),
+            ("finding", Value::from(number + 1)),
+            ("pid", Value::from(finding.pid)),
+            ("kind", serde_json::to_value(finding.kind).unwrap_or_default()),
+            ("object", object.map_or(Value::Null, |object| object.name.clone().into())),
+            ("offset", finding.offset.into()),
+            ("address", finding.address.into()),
+            ("lines", finding.lines.into()),
+        ];
+        rows.extend(finding.threads.iter().filter_map(|thread| {
+            let mut row = row(&front, thread).ok()?;
+            let fields = row.as_object_mut()?;
+            fields.insert("loaded".into(), ranges(&thread.loaded, usize::MAX).into());
+            fields.insert("stored".into(), ranges(&thread.stored, usize::MAX).into());
+            fields.insert("places".into(), places(thread, usize::MAX).into());
+            Some(row)
+        }));
+    }
+    rows
+}
+
+fn text(answer: &Answer) -> String {
+    let mut text = format!("{}\n{}\n", answer.profiles.join(" "), summary(answer));
+    let several = answer.findings.iter().any(|finding| finding.pid != answer.findings[0].pid);
+    for (number, finding) in (1..).zip(&answer.findings) {
+        text += &format!("\n{number}. {}", self::finding(finding, answer.line_bytes, several));
+    }
+    let more = answer.findings_total - answer.findings.len() as u64;
+    if more > 0 {
+        text += &format!("\n{} with fewer misses: --top {}\n", counted(more, "finding"), answer.findings_total);
+    }
+    for (at, note) in answer.notes.iter().enumerate() {
+        text += if at == 0 { "\n" } else { "" };
+        text += &format!("Note: {note}.\n");
+    }
+    text
+}
+
+/// How many lines, and what was left out.
+fn summary(answer: &Answer) -> String {
+    let lines = |count| format!("{} of {} bytes", counted(count, "line"), answer.line_bytes);
+    let mut text = match (answer.lines_shared, answer.lines_tracked) {
+        (_, 0) => "No line was used by two threads.".to_owned(),
+        (0, tracked) => {
+            format!("{} used by several threads, none stored by one while another used it.", lines(tracked))
+        }
+        (shared, tracked) => format!(
+            "{} used by several threads, {} of them stored by one while another used them.",
+            lines(tracked),
+            number(shared)
+        ),
+    };
+    if answer.dropped_lines > 0 {
+        text += &format!(
+            "\nNo more than {} were followed; {} with {} were given up.",
+            counted(answer.lines_at_most, "line"),
+            number(answer.dropped_lines),
+            accesses(answer.dropped_accesses)
+        );
+    }
+    text
+}
+
+/// One finding: what, how bad, who, and the mend.
+fn finding(finding: &Finding, line_bytes: u32, with_pid: bool) -> String {
+    let mut text = format!("{}: {}", subject(finding), finding.kind);
+    if with_pid {
+        text += &format!(", process {}", finding.pid);
+    }
+    text += &format!(
+        "\n   {} of {line_bytes} bytes from {:#x} on; {}: {} by true, {} by false sharing\n",
+        counted(finding.lines, "line"),
+        finding.address,
+        misses(finding.misses),
+        number(finding.true_misses),
+        number(finding.false_misses)
+    );
+    let mut worst: Vec<&Thread> = finding.threads.iter().collect();
+    let rank = |thread: &&Thread| {
+        let misses = thread.true_misses + thread.false_misses;
+        std::cmp::Reverse((misses, thread.stores, thread.loads))
+    };
+    worst.sort_by_key(rank);
+    worst.truncate(MOST_THREADS);
+    worst.sort_by_key(|thread| thread.thread);
+    let rows: Vec<[String; 6]> = worst.iter().map(|thread| cells(thread)).collect();
+    // Words stand left in columns that the table would put right.
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [width(4), width(5)];
+    let padded = rows.into_iter().map(|mut row| {
+        for (cell, width) in row[4..].iter_mut().zip(widths) {
+            *cell = format!("{cell:<width$}");
+        }
+        row.to_vec()
+    });
+    let bytes = match finding.ranges_in {
+        Base::Object => "bytes of it",
+        Base::Line => "bytes of the line",
+    };
+    let [wide_bytes, wide_code] = widths;
+    let header = ["", "loads", "stores", "misses"].map(str::to_owned).into_iter();
+    let header = header.chain([format!("{bytes:<wide_bytes$}"), format!("{:<wide_code$}", "code")]).collect();
+    text += &indented(&table(header, padded.collect()));
+    if finding.threads.len() > worst.len() {
+        let more = (finding.threads.len() - worst.len()) as u64;
+        text += &format!("   and {}\n", counted(more, "more thread"));
+    }
+    if let Some(advice) = &finding.advice {
+        text += &format!("   Mend: {advice}.\n");
+    }
+    text
+}
+
+fn accesses(count: u64) -> String {
+    format!("{} {}", number(count), if count == 1 { "access" } else { "accesses" })
+}
+
+fn misses(count: u64) -> String {
+    format!("{} coherence {}", number(count), if count == 1 { "miss" } else { "misses" })
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("   {line}\n")).collect()
+}
+
+/// What lies in the lines, for people.
+fn subject(finding: &Finding) -> String {
+    let Some(object) = &finding.object else { return format!("unknown object at {:#x}", finding.address) };
+    let Object { name, count, bytes, .. } = object;
+    let from = match finding.offset {
+        Some(offset) if offset != 0 => format!("{offset:+}"),
+        _ => String::new(),
+    };
+    match (object.kind, count, name.as_str()) {
+        ("heap", 2.., name) => format!("{} heap blocks from {name}", number(*count)),
+        ("heap", _, "") => format!("heap block{from} of {bytes} bytes"),
+        ("heap", _, name) => format!("heap block{from} of {bytes} bytes from {name}"),
+        (_, _, name) => format!("{name}{from}"),
+    }
+}
+
+/// The row of a thread.
+fn cells(thread: &Thread) -> [String; 6] {
+    let bytes = if thread.stored == thread.loaded || thread.loaded.is_empty() {
+        ranges(&thread.stored, MOST_RANGES)
+    } else if thread.stored.is_empty() {
+        format!("loads {}", ranges(&thread.loaded, MOST_RANGES))
+    } else {
+        format!("stores {}, loads {}", ranges(&thread.stored, MOST_RANGES), ranges(&thread.loaded, MOST_RANGES))
+    };
+    [
+        format!("thread {}", thread.thread),
+        number(thread.loads),
+        number(thread.stores),
+        number(thread.true_misses + thread.false_misses),
+        bytes,
+        places(thread, MOST_PLACES),
+    ]
+}
+
+/// Ranges of bytes, so many of them.
+fn ranges(all: &[[i64; 2]], most: usize) -> String {
+    let range = |&[first, last]: &[i64; 2]| if first == last { format!("{first}") } else { format!("{first}..{last}") };
+    let mut words: Vec<String> = all.iter().take(most).map(range).collect();
+    if all.len() > most {
+        words.push(format!("… {}", all[all.len() - 1][1]));
+    }
+    words.join(" ")
+}
+
+/// The first places of a thread.
+fn places(thread: &Thread, most: usize) -> String {
+    let mut words: Vec<String> = thread.places.iter().take(most).map(place).collect();
+    let more = thread.places.len().saturating_sub(most);
+    if more > 0 {
+        words.push(format!("{more} more"));
+    }
+    words.join(", ")
+}
+
+fn place(place: &Place) -> String {
+    let function = place.function.as_deref().unwrap_or("unknown");
+    match (&place.file, place.line) {
+        (Some(file), Some(line)) => {
+            let name = file.rsplit('/').next().unwrap_or(file);
+            format!("{function} ({name}:{line})")
+        }
+        _ => function.to_owned(),
+    }
+}
