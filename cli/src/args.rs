@@ -30,6 +30,8 @@ pub enum Command {
     Report(ReportArguments),
     /// Show source with its misses
     Annotate(AnnotateArguments),
+    /// Write figures by place for other programs
+    Export(ExportArguments),
     /// Ask what a hierarchy of caches would have done
     Query(QueryArguments),
     /// Say which lines threads take from each other: whose they are, which code does it, true or false sharing
@@ -133,6 +135,36 @@ pub struct AnnotateArguments {
     pub hierarchy: Hierarchy,
     #[command(flatten)]
     pub output: Output,
+}
+
+/// `bf export`
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    #[command(flatten)]
+    pub input: Input,
+    /// For which program
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub to: ExportFormat,
+    /// File to write; - for stdout
+    #[arg(short, long)]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub hierarchy: Hierarchy,
+}
+
+/// What an export can be read by.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ExportFormat {
+    /// callgrind_annotate and KCachegrind
+    Callgrind,
+    /// Hatchet's GraphFrame.from_literal
+    Hatchet,
+    /// sqlite3, as SQL statements
+    Sql,
+    /// One JSON document
+    Json,
+    /// A table
+    Csv,
 }
 
 /// What to break figures down by.

@@ -9,6 +9,7 @@ mod annotate;
 mod args;
 mod by;
 mod counters;
+mod export;
 mod failure;
 mod generate;
 mod input;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Report(arguments) => report::command(&arguments),
         Command::Annotate(arguments) => annotate::command(&arguments),
+        Command::Export(arguments) => export::command(&arguments),
         Command::Query(arguments) => query::command(&arguments),
         Command::Sharing(arguments) => sharing::command(&arguments),
         Command::Sweep(arguments) => sweep::command(&arguments),

@@ -76,6 +76,8 @@ impl Figures {
 /// One item of one process.
 #[derive(Clone, Debug)]
 pub struct Part<'a> {
+    /// Whose it is.
+    pub process: &'a Process,
     /// What the item's site is an index into.
     pub places: &'a Places,
     /// `None`: unknown.
@@ -114,7 +116,7 @@ pub fn attribute<'a>(profile: &'a Profile, asked: &Query) -> Result<Attribution<
         }
         parts.extend(items.into_iter().map(|(item, figures)| {
             let item = process.places.items.get(item as usize).copied().unwrap_or_default();
-            Part { places: &process.places, site: item.site, merged: item.merged, figures }
+            Part { process, places: &process.places, site: item.site, merged: item.merged, figures }
         }));
     }
     let totals = totals(&answer);
@@ -240,7 +242,7 @@ pub struct Key {
 }
 
 /// What a function, line or loop is called that nothing is known of.
-const UNKNOWN: &str = "(unknown)";
+pub const UNKNOWN: &str = "(unknown)";
 
 impl Key {
     /// The row that an item belongs to.

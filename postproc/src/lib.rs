@@ -27,6 +27,7 @@ pub mod source;
 pub mod spec;
 pub mod stack;
 pub mod sweep;
+pub mod table;
 
 pub use answer::{Answer, LevelAnswer, Spread};
 pub use error::{MachineError, QueryError, SpecError};

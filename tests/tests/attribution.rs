@@ -93,6 +93,61 @@ fn annotated_source_shows_lines_and_what_was_inlined() {
     assert_eq!(json["schema"], "bf.annotate/1");
 }
 
+/// An export of the naive multiplication.
+fn exported(sandbox: &Sandbox, format: &str) -> std::path::PathBuf {
+    let file = sandbox.file(format);
+    let mut command = sandbox.command(bf_tests::program("bf"));
+    let _ = succeed(command.args(["export", "--to", format, "-o", format]).args(SMALL));
+    file
+}
+
+#[test]
+fn callgrind_annotate_shows_the_same_costs() {
+    let sandbox = multiplied(&OPTIONS, &[]);
+    let file = exported(&sandbox, "callgrind");
+    let mut annotate = sandbox.command("callgrind_annotate");
+    annotate.args(["--threshold=100", "--show=L1_misses", "--sort=L1_misses", "--auto=yes"]).arg(file);
+    let shown = text(&succeed(&mut annotate).stdout);
+    let row = |what: &str| shown.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {shown}"));
+    assert!(row("multiply.c:naive").trim_start().starts_with("2,375,680 "), "{shown}");
+    assert!(row("/* naive b */").trim_start().starts_with("2,097,152 "), "{shown}");
+    let report = sandbox.bf(&[&["report", "--by", "function"], &SMALL[..]].concat());
+    let total = report["totals"]["L1.misses"].as_u64().unwrap();
+    let digits: String =
+        row("PROGRAM TOTALS").split(" (").next().unwrap().chars().filter(char::is_ascii_digit).collect();
+    assert_eq!(digits, total.to_string());
+}
+
+#[test]
+fn sqlite_answers_the_documented_query() {
+    let sandbox = multiplied(&OPTIONS, &[]);
+    let file = exported(&sandbox, "sql");
+    let statements = std::fs::File::open(file).unwrap();
+    let _ = succeed(sandbox.command("sqlite3").arg("parts.db").stdin(statements));
+    let query = "SELECT file, line, sum(\"L1.misses\") FROM parts GROUP BY file, line ORDER BY 3 DESC LIMIT 1";
+    let answer = text(&succeed(sandbox.command("sqlite3").args(["parts.db", query])).stdout);
+    assert!(answer.trim_end().ends_with(&format!("multiply.c|{}|{}", line("naive b"), N.pow(3))), "{answer}");
+}
+
+#[test]
+fn exports_hold_the_same_figures() {
+    let sandbox = multiplied(&OPTIONS, &[]);
+    let report = sandbox.bf(&[&["report", "--by", "line"], &SMALL[..]].concat());
+    let read = |format| std::fs::read_to_string(exported(&sandbox, format)).unwrap();
+    let json: Value = serde_json::from_str(&read("json")).unwrap();
+    assert_eq!((&json["schema"], &json["totals"]), (&"bf.export/1".into(), &report["totals"]));
+    let csv = read("csv");
+    let header: Vec<_> = csv.lines().next().unwrap().split(',').collect();
+    let misses = header.iter().position(|name| *name == "L1.misses").unwrap();
+    // No name in this program holds a comma.
+    let sum: u64 = csv.lines().skip(1).map(|row| row.split(',').nth(misses).unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(json["totals"]["L1.misses"], sum);
+    let hatchet: Value = serde_json::from_str(&read("hatchet")).unwrap();
+    let roots = hatchet.as_array().unwrap().iter();
+    let inclusive: u64 = roots.map(|root| root["metrics"]["L1.misses (inc)"].as_u64().unwrap()).sum();
+    assert_eq!(inclusive, sum);
+}
+
 /// Every figure of every breakdown adds up to the answer without one.
 fn check_sums(sandbox: &Sandbox, hierarchy: &[&str]) {
     let query = sandbox.bf(&[&["query"], hierarchy].concat());

@@ -44,6 +44,7 @@ const TEST: &[Package] = &[
     ("make", "/usr/bin/make"),
     ("mbw", "/usr/bin/mbw"),
     ("ninja-build", "/usr/bin/ninja"),
+    ("sqlite3", "/usr/bin/sqlite3"),
     ("valgrind", "/usr/bin/valgrind"),
 ];
 

@@ -1,0 +1,104 @@
+//! `bf export`: figures by place for other programs.
+
+mod callgrind;
+mod hatchet;
+mod sql;
+
+use crate::{
+    args::{ExportArguments, ExportFormat},
+    by,
+    failure::Failure,
+    input,
+    output::row,
+};
+use bf_postproc::table::Table;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::Path,
+};
+
+/// Writes what the command line asks for.
+pub fn command(arguments: &ExportArguments) -> Result<(), Failure> {
+    let mut all = input::load(&arguments.input)?;
+    if all.len() > 1 {
+        return Err(Failure::Usage("--each would write several exports into one file: export one by one".to_owned()));
+    }
+    let Some(loaded) = all.pop() else { return Ok(()) };
+    let (attribution, machine) = by::attribution(&loaded, &arguments.hierarchy)?;
+    let facts = Facts {
+        schema: "bf.export/1",
+        profiles: loaded.names(),
+        machine,
+        command: loaded.profile.processes.first().map_or_else(String::new, |process| process.meta.command.join(" ")),
+    };
+    let table = Table::new(&attribution);
+    match arguments.to {
+        ExportFormat::Callgrind => write(&arguments.output, |to| Ok(callgrind::write(&facts, &table, to)?)),
+        ExportFormat::Hatchet => write(&arguments.output, |to| hatchet::write(&attribution, to)),
+        ExportFormat::Json => write(&arguments.output, |to| json(&facts, &table, to)),
+        ExportFormat::Csv => write(&arguments.output, |to| csv(&table, to)),
+        ExportFormat::Sql => write(&arguments.output, |to| Ok(sql::write(&facts, &table, to)?)),
+    }
+}
+
+/// Where the figures came from.
+#[derive(Debug, Serialize)]
+pub struct Facts {
+    schema: &'static str,
+    profiles: Vec<String>,
+    machine: Option<String>,
+    command: String,
+}
+
+/// Writes a file, or to stdout if it is called `-`.
+fn write(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        work(&mut out)?;
+        return Ok(out.flush()?);
+    }
+    let failed = |error: std::io::Error| Failure::file("write", path, error);
+    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+    work(&mut file).map_err(|failure| Failure::file("write", path, failure))?;
+    file.flush().map_err(failed)
+}
+
+/// The rows as JSON objects, figures beside the rest.
+fn objects(table: &Table) -> impl Iterator<Item = Value> {
+    table.rows.iter().filter_map(|(place, counts)| {
+        let mut object = row(&[], place).ok()?;
+        let figures = table.figures.iter().cloned().zip(counts.iter().copied().map(Value::from));
+        object.as_object_mut()?.extend(figures);
+        Some(object)
+    })
+}
+
+fn json(facts: &Facts, table: &Table, to: &mut dyn Write) -> Result<(), Failure> {
+    let totals: Map<String, Value> =
+        table.figures.iter().cloned().zip(table.totals.iter().copied().map(Value::from)).collect();
+    let mut document = serde_json::to_value(facts)?;
+    if let Some(document) = document.as_object_mut() {
+        document.insert("totals".to_owned(), totals.into());
+        document.insert("items".to_owned(), objects(table).collect());
+    }
+    serde_json::to_writer_pretty(&mut *to, &document)?;
+    Ok(writeln!(to)?)
+}
+
+fn csv(table: &Table, to: &mut dyn Write) -> Result<(), Failure> {
+    let mut writer = csv::Writer::from_writer(to);
+    let mut header = None;
+    for object in objects(table) {
+        let Value::Object(object) = object else { continue };
+        if header.is_none() {
+            writer.write_record(object.keys())?;
+            header = Some(());
+        }
+        let cell = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        writer.write_record(object.values().map(cell))?;
+    }
+    Ok(writer.flush()?)
+}

@@ -1,0 +1,44 @@
+//! SQL statements that make a database of two tables, as `sqlite3 FILE.db < EXPORT` takes them: `facts` (name, value), and
+//! `parts` with a row for each place and a column for each figure.
+
+use super::{Facts, objects};
+use bf_postproc::table::Table;
+use serde_json::Value;
+use std::io::{self, Write};
+
+/// Writes the statements.
+pub fn write(facts: &Facts, table: &Table, to: &mut dyn Write) -> io::Result<()> {
+    writeln!(to, "BEGIN;\nCREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT);")?;
+    let profiles = facts.profiles.join(" ");
+    let machine = facts.machine.as_deref().unwrap_or_default();
+    let all = [("schema", facts.schema), ("profiles", &profiles), ("machine", machine), ("command", &facts.command)];
+    for (name, value) in all {
+        writeln!(to, "INSERT INTO facts VALUES ({}, {});", literal(name), literal(value))?;
+    }
+    for (at, object) in objects(table).enumerate() {
+        let Value::Object(object) = object else { continue };
+        if at == 0 {
+            let column = |(name, value): (&String, &Value)| {
+                let kind = if value.is_string() { "TEXT" } else { "INTEGER" };
+                format!("\"{}\" {kind} NOT NULL", name.replace('"', "\"\""))
+            };
+            writeln!(to, "CREATE TABLE parts ({});", object.iter().map(column).collect::<Vec<_>>().join(", "))?;
+        }
+        let cells: Vec<_> = object.values().map(cell).collect();
+        writeln!(to, "INSERT INTO parts VALUES ({});", cells.join(", "))?;
+    }
+    writeln!(to, "COMMIT;")
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => literal(text),
+        Value::Bool(yes) => u8::from(*yes).to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn literal(text: &str) -> String {
+    // A NUL would end the statement.
+    format!("'{}'", text.replace('\'', "''").replace('\0', ""))
+}

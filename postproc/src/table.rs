@@ -1,0 +1,89 @@
+//! All of an attribution as one flat table, for other programs: a row for each place, a column for each figure.
+
+use crate::{
+    attribution::{Attribution, Figures, totals},
+    source::frames,
+};
+use serde::Serialize;
+
+/// One place of one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Base name of the executable.
+    pub process: String,
+    /// Its process id.
+    pub pid: u32,
+    /// The function that was compiled, as people write it.
+    pub function: String,
+    /// Its linkage name.
+    pub linkage_name: String,
+    /// Path of the source file that it begins in; "" if unknown.
+    pub function_file: String,
+    /// Line that it begins on; 0 if unknown.
+    pub function_line: u32,
+    /// Path of the source file of the place; "" if unknown.
+    pub file: String,
+    /// Line of the place; 0 if unknown.
+    pub line: u32,
+    /// The function that the place is written in, then the calls that it was inlined at, innermost first:
+    /// `FUNCTION at FILE:LINE < FUNCTION at FILE:LINE`. "" if nothing was inlined.
+    pub inlined: String,
+    /// Path of the source file of the innermost loop; "" if there is none.
+    pub loop_file: String,
+    /// Line that it begins on; 0 if unknown or none.
+    pub loop_line: u32,
+    /// Loops around the place.
+    pub loop_depth: u32,
+    /// Whether it stands for places of the function that could not be told apart.
+    pub merged: bool,
+}
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Names of the figures.
+    pub figures: Vec<String>,
+    /// Rows, each with its figures.
+    pub rows: Vec<(Row, Vec<u64>)>,
+    /// What the rows add up to.
+    pub totals: Vec<u64>,
+}
+
+impl Table {
+    /// The table of an attribution, in the order of its parts.
+    #[must_use]
+    pub fn new(attribution: &Attribution<'_>) -> Self {
+        let answer = &attribution.answer;
+        let totals = totals(answer);
+        let counts = |figures: &Figures| figures.named(answer).map(|(_, count)| count).collect();
+        Self {
+            figures: totals.named(answer).map(|(name, _)| name).collect(),
+            rows: attribution.parts.iter().map(|part| (row(part), counts(&part.figures))).collect(),
+            totals: counts(&totals),
+        }
+    }
+}
+
+fn row(part: &crate::attribution::Part<'_>) -> Row {
+    let (process, places) = (part.process, &part.process.places);
+    let mut row =
+        Row { process: process.meta.executable.clone(), pid: process.meta.pid, merged: part.merged, ..Row::default() };
+    let Some((index, site)) = part.site.and_then(|index| Some((index, places.sites.get(index as usize)?))) else {
+        return Row { function: crate::attribution::UNKNOWN.to_owned(), ..row };
+    };
+    let text = |index: u32| places.string(index).to_owned();
+    if let Some(function) = places.functions.get(places.compiled_into(index) as usize) {
+        (row.function, row.linkage_name) = (text(function.display), text(function.name));
+        (row.function_file, row.function_line) = (text(function.file), function.line);
+    }
+    (row.file, row.line) = (text(site.file), site.line);
+    let frames = frames(part);
+    if frames.len() > 1 {
+        let frame = |frame: &crate::source::Frame| format!("{} at {}:{}", frame.function, frame.file, frame.line);
+        row.inlined = frames.iter().map(frame).collect::<Vec<_>>().join(" < ");
+    }
+    if let Some(found) = site.innermost.and_then(|found| places.loops.get(found as usize)) {
+        (row.loop_file, row.loop_line, row.loop_depth) = (text(found.file), found.line, found.depth);
+    }
+    row
+}
