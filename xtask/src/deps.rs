@@ -24,6 +24,7 @@ const BUILD: &[Package] = &[
 /// The second LLVM the pass is built and tested with.
 const LLVM_19: &[Package] = &[
     ("clang-19", "/usr/bin/clang-19"),
+    ("libclang-rt-19-dev", "/usr/lib/llvm-19/lib/clang/19/lib/linux"),
     ("llvm-19", "/usr/bin/llvm-ar-19"),
     ("llvm-19-dev", "/usr/lib/llvm-19/include/llvm/IR/PassManager.h"),
 ];
