@@ -145,6 +145,14 @@ fn register(cursor: Cursor) -> &'static Thread {
 
 fn register_here(registry: &mut Registry, thread: &'static Thread, cursor: Cursor) {
     let recorder = process::begin();
+    // What others did until now comes before what this thread does: one of them made it.
+    if !process::finished() {
+        for other in &registry.live {
+            if let Some(mut other) = other.inner_for_a_while() {
+                other.drain(recorder, Extent::Complete);
+            }
+        }
+    }
     let mut inner = thread.inner();
     inner.cursor = Some(cursor);
     inner.slot = recorder.take_slot();

@@ -1,0 +1,101 @@
+//! Who shares what: real threads that count side by side, each in a line of its own, all together, or only read.
+
+use bf_tests::sandbox::{Sandbox, succeed, text};
+use serde_json::Value;
+
+const COUNTERS: &str = include_str!("../programs/counters.c");
+const THREADS: u64 = 4;
+/// Each of the threads, in all its turns.
+const STEPS: u64 = 8 * 8192;
+
+/// The number of the line of the program that ends in this comment.
+fn line(comment: &str) -> u64 {
+    let ends = |line: &str| line.ends_with(&format!("/* {comment} */"));
+    1 + COUNTERS.lines().position(ends).unwrap() as u64
+}
+
+/// The program, compiled and run.
+fn counted(options: &[&str], arguments: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("counters.c", COUNTERS);
+    sandbox.bf_clang(["counters.c", "-O1", "-g", "-pthread", "-o", "counters"].iter().chain(options).copied());
+    let _ = succeed(sandbox.program("counters").args(arguments));
+    sandbox
+}
+
+fn findings(sandbox: &Sandbox) -> Vec<Value> {
+    let answer = sandbox.bf(&["sharing"]);
+    assert_eq!((&answer["schema"], &answer["dropped_lines"]), (&"bf.sharing/1".into(), &0.into()));
+    answer["findings"].as_array().unwrap().clone()
+}
+
+/// The finding about a variable, if there is one.
+fn about<'a>(findings: &'a [Value], name: &str) -> Option<&'a Value> {
+    findings.iter().find(|finding| finding["object"]["name"] == name)
+}
+
+/// Threads that stored, and what they did there: all from the one line of the source.
+fn storing<'a>(finding: &'a Value, function: &str, comment: &str) -> Vec<&'a Value> {
+    let threads = finding["threads"].as_array().unwrap().iter();
+    let threads: Vec<_> = threads.filter(|thread| thread["stores"].as_u64().unwrap() > 0).collect();
+    for thread in &threads {
+        let place = &thread["places"][0];
+        assert_eq!((&place["function"], &place["line"]), (&function.into(), &line(comment).into()));
+        assert!(place["file"].as_str().unwrap().ends_with("counters.c"), "{place}");
+    }
+    threads
+}
+
+#[test]
+fn counters_side_by_side_are_falsely_shared() {
+    let sandbox = counted(&[], &[]);
+    let findings = findings(&sandbox);
+    let finding = about(&findings, "counters").unwrap();
+    assert_eq!((&finding["kind"], &finding["lines"], &finding["offset"]), (&"false".into(), &1.into(), &0.into()));
+    assert_eq!(findings[0], *finding, "it is the worst");
+    assert!(finding["false_misses"].as_u64().unwrap() >= THREADS, "{finding}");
+    assert_eq!(finding["true_misses"], finding["threads"][0]["true_misses"], "only the main thread reads all");
+    let threads = storing(finding, "count", "own");
+    assert_eq!(threads.len() as u64, THREADS);
+    let mut bytes: Vec<_> = threads.iter().map(|thread| thread["stored"].clone()).collect();
+    bytes.sort_by_key(|ranges| ranges[0][0].as_u64());
+    assert_eq!(Value::from(bytes), serde_json::json!([[[0, 7]], [[8, 15]], [[16, 23]], [[24, 31]]]));
+    for thread in threads {
+        // What the first one did before there was a second is not counted.
+        let stores = thread["stores"].as_u64().unwrap();
+        assert!(stores == STEPS || stores < STEPS && thread["stored_before"] == true, "{thread}");
+        assert_eq!(thread["loads"], thread["stores"]);
+    }
+
+    let mut command = sandbox.command(bf_tests::program("bf"));
+    let shown = text(&succeed(command.arg("sharing").arg(&sandbox.profile_files()[0])).stdout);
+    assert!(shown.contains("1. counters: false sharing\n"), "{shown}");
+    assert!(shown.contains(&format!("count (counters.c:{})", line("own"))), "{shown}");
+    assert!(shown.contains("Mend: "), "{shown}");
+}
+
+#[test]
+fn counters_in_lines_of_their_own_are_not() {
+    let findings = findings(&counted(&["-DPADDED"], &[]));
+    assert_eq!(about(&findings, "counters"), None);
+}
+
+#[test]
+fn one_counter_for_all_is_truly_shared() {
+    let findings = findings(&counted(&[], &["one"]));
+    let finding = about(&findings, "total").unwrap();
+    assert_eq!((&finding["kind"], &finding["false_misses"]), (&"true".into(), &0.into()));
+    assert_eq!(
+        (&finding["advice"], storing(finding, "count_together", "together").len() as u64),
+        (&Value::Null, THREADS)
+    );
+    assert!(finding["true_misses"].as_u64().unwrap() >= THREADS, "{finding}");
+}
+
+#[test]
+fn a_table_that_all_read_is_not_shared() {
+    let sandbox = counted(&[], &["read"]);
+    assert_eq!(about(&findings(&sandbox), "table"), None);
+    let tracked = &sandbox.bf(&["sharing"])["lines_tracked"];
+    assert!(tracked.as_u64().unwrap() >= 8, "its lines were looked at: {tracked}");
+}
