@@ -14,7 +14,7 @@ const TOP: usize = 10;
 /// Threads, ranges of bytes and places of each that the text shows; the JSON has them all.
 const MOST_THREADS: usize = 16;
 const MOST_RANGES: usize = 3;
-const MOST_PLACES: usize = 2;
+const MOST_PLACES: usize = 3;
 
 /// Says who shares what in every profile.
 pub fn command(arguments: &SharingArguments) -> Result<(), Failure> {
@@ -122,24 +122,20 @@ fn finding(finding: &Finding, line_bytes: u32, with_pid: bool) -> String {
     worst.sort_by_key(rank);
     worst.truncate(MOST_THREADS);
     worst.sort_by_key(|thread| thread.thread);
-    let rows: Vec<[String; 6]> = worst.iter().map(|thread| cells(thread)).collect();
-    // Words stand left in columns that the table would put right.
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths = [width(4), width(5)];
-    let padded = rows.into_iter().map(|mut row| {
-        for (cell, width) in row[4..].iter_mut().zip(widths) {
-            *cell = format!("{cell:<width$}");
-        }
-        row.to_vec()
-    });
     let bytes = match finding.ranges_in {
         Base::Object => "bytes of it",
         Base::Line => "bytes of the line",
     };
-    let [wide_bytes, wide_code] = widths;
-    let header = ["", "loads", "stores", "misses"].map(str::to_owned).into_iter();
-    let header = header.chain([format!("{bytes:<wide_bytes$}"), format!("{:<wide_code$}", "code")]).collect();
-    text += &indented(&table(header, padded.collect()));
+    let header = ["", "loads", "stores", "misses", bytes, "code"].map(str::to_owned);
+    let mut rows: Vec<[String; 6]> = [header].into_iter().chain(worst.iter().map(|thread| cells(thread))).collect();
+    // Words stand left in columns that the table would put right.
+    for column in 4..6 {
+        let width = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        rows.iter_mut().for_each(|row| row[column] = format!("{:<width$}", row[column]));
+    }
+    let mut rows = rows.into_iter().map(|row| row.to_vec());
+    let header = rows.next().unwrap_or_default();
+    text += &indented(&table(header, rows.collect()));
     if finding.threads.len() > worst.len() {
         let more = (finding.threads.len() - worst.len()) as u64;
         text += &format!("   and {}\n", counted(more, "more thread"));
@@ -164,7 +160,7 @@ fn indented(text: &str) -> String {
 
 /// What lies in the lines, for people.
 fn subject(finding: &Finding) -> String {
-    let Some(object) = &finding.object else { return format!("unknown object at {:#x}", finding.address) };
+    let Some(object) = &finding.object else { return format!("unnamed memory at {:#x}", finding.address) };
     let Object { name, count, bytes, .. } = object;
     let from = match finding.offset {
         Some(offset) if offset != 0 => format!("{offset:+}"),
@@ -207,23 +203,28 @@ fn ranges(all: &[[i64; 2]], most: usize) -> String {
     words.join(" ")
 }
 
-/// The first places of a thread.
+/// The first places of a thread; those of one function share its name.
 fn places(thread: &Thread, most: usize) -> String {
-    let mut words: Vec<String> = thread.places.iter().take(most).map(place).collect();
+    let mut words: Vec<String> = Vec::new();
+    let shown = thread.places.iter().take(most);
+    let mut before: Option<&Place> = None;
+    for place in shown {
+        let same = before.is_some_and(|before| before.function == place.function && before.file == place.file);
+        let function = place.function.as_deref().unwrap_or("unknown");
+        match (&place.file, place.line, words.last_mut()) {
+            (Some(_), Some(line), Some(last)) if same && last.ends_with(')') => {
+                last.insert_str(last.len() - 1, &format!(" {line}"));
+            }
+            (Some(file), Some(line), _) => {
+                words.push(format!("{function} ({}:{line})", file.rsplit('/').next().unwrap_or(file)));
+            }
+            _ => words.push(function.to_owned()),
+        }
+        before = Some(place);
+    }
     let more = thread.places.len().saturating_sub(most);
     if more > 0 {
         words.push(format!("{more} more"));
     }
     words.join(", ")
-}
-
-fn place(place: &Place) -> String {
-    let function = place.function.as_deref().unwrap_or("unknown");
-    match (&place.file, place.line) {
-        (Some(file), Some(line)) => {
-            let name = file.rsplit('/').next().unwrap_or(file);
-            format!("{function} ({name}:{line})")
-        }
-        _ => function.to_owned(),
-    }
 }

@@ -1,7 +1,8 @@
 //! `bf sharing` as a user meets it, on profiles made by hand.
 
+use bf_profile::places::{Function, Item, Site};
 use bf_profile::{
-    LineData, LinePlace, LineUser, ObjectKind, Owner, Process, Profile, SharedLine, SharedLines, SharedObject,
+    LineData, LinePlace, LineUser, ObjectKind, Owner, Places, Process, Profile, SharedLine, SharedLines, SharedObject,
     StackData,
 };
 use serde_json::Value;
@@ -43,6 +44,10 @@ fn profile() -> Profile {
     lines.push(flag);
     let stack = |slot| StackData { owner: Owner::Slot(slot), ..StackData::default() };
     let stacks = [0, 1, 2, 3].map(stack).to_vec();
+    for line in &mut lines[..3] {
+        let place = |item, loads| LinePlace { item, loads, stores: loads };
+        line.users[0].places = vec![place(1, 600), place(2, 300), place(0, 90)];
+    }
     let mut process = Process {
         lines: vec![LineData { line_bytes: 64, max_ways: 1, stacks, ..LineData::default() }],
         sharing: vec![SharedLines { line_bytes: 64, most: 4096, dropped_lines: 2, dropped_accesses: 1, lines }],
@@ -50,6 +55,13 @@ fn profile() -> Profile {
         ..Process::default()
     };
     process.meta.executable = "a.out".into();
+    process.places = Places {
+        strings: ["", "bump", "/src/a.c"].map(str::to_owned).to_vec(),
+        functions: vec![Function { name: 1, display: 1, file: 2, line: 3 }],
+        sites: [5, 6].map(|line| Site { file: 2, line, ..Site::default() }).to_vec(),
+        items: [None, Some(0), Some(1)].map(|site| Item { site, merged: false }).to_vec(),
+        ..Places::default()
+    };
     Profile { processes: vec![process] }
 }
 
@@ -60,13 +72,13 @@ No more than 4,096 lines were followed; 2 with 1 access were given up.
 
 1. counters: false sharing
    3 lines of 64 bytes from 0x4000 on; 244 coherence misses: 1 by true, 243 by false sharing
-   ──────────────────────────────────────────────────────────────────────
+   ──────────────────────────────────────────────────────────────────────────────────────
                loads   stores   misses   bytes of it             code
-   ──────────────────────────────────────────────────────────────────────
-    thread 1   3,000    3,000      120   0..7 64..71 128..135    unknown
+   ──────────────────────────────────────────────────────────────────────────────────────
+    thread 1   3,000    3,000      120   0..7 64..71 128..135    bump (a.c:5 6), unknown
     thread 2   3,000    3,000      123   8..15 72..79 136..143   unknown
     thread 3       1        0        1   loads 136..143          unknown
-   ──────────────────────────────────────────────────────────────────────
+   ──────────────────────────────────────────────────────────────────────────────────────
    Mend: give what each thread uses lines of its own: align it to 64 bytes (alignas(64)) and pad it to a multiple of that.
 
 2. heap block of 4 bytes from main.c:3: true sharing
@@ -74,11 +86,10 @@ No more than 4,096 lines were followed; 2 with 1 access were given up.
    ────────────────────────────────────────────────────────────
                loads   stores   misses   bytes of it   code
    ────────────────────────────────────────────────────────────
-    thread 0       0        9        0    0..3         unknown
-    thread 1      90        0        9    loads 0..3   unknown
+    thread 0       0        9        0   0..3          unknown
+    thread 1      90        0        9   loads 0..3    unknown
    ────────────────────────────────────────────────────────────
 
-Note: no function or line is known; bf-clang -g names them.
 Note: misses are estimates: in which order threads used a line is known from buffer to buffer, not from access to access; threads that run side by side can have more, up to one for each load and store.
 ";
 
