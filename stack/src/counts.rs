@@ -338,7 +338,8 @@ impl<const W: usize> Counts<W> {
     /// The histograms; `resident` gives the end-of-run part of an item.
     fn counted<'a>(&self, bucket: Bucket, resident: impl Fn(Item) -> Option<&'a Resident>) -> Counted {
         let (limits, ways) = (self.limits, self.limits.max_ways as u8);
-        let mut pending: Vec<_> = self.near.all().chain(self.far.all()).chain(self.waiting.iter().copied()).collect();
+        let waiting = self.waiting.iter().copied().filter(|combination| combination.weight > 0);
+        let mut pending: Vec<_> = self.near.all().chain(self.far.all()).chain(waiting).collect();
         pending.sort_unstable_by_key(|combination| combination.item);
         let (mut all, mut capacity, mut resident_of_all) = (Cells::default(), self.capacity.clone(), None);
         let mut references = [0; 2];
