@@ -215,7 +215,7 @@ fn sessions(
     curves(args, rounds, xs.into_iter().map(|x| (x as f64, shape(x))), |&(sizes, threads), references| {
         let mut line_sizes = LINE_SIZES[..sizes].to_vec();
         line_sizes.sort_unstable();
-        let batches: Vec<_> = references.chunks(CHUNK).map(batch).collect();
+        let batches: Vec<_> = references.chunks(CHUNK).map(|part| batch(part, 0)).collect();
         let session = Session::new(Config { line_sizes, ..Config::default() });
         let slots: Vec<_> = (0..threads).map(|_| session.take_slot()).collect();
         let all = || {
@@ -227,9 +227,10 @@ fn sessions(
     })
 }
 
-fn batch(references: &[Reference]) -> Batch {
+/// Accesses of eight bytes, moved by so many bytes.
+pub(crate) fn batch(references: &[Reference], by: u64) -> Batch {
     let mut batch = Batch::new();
-    references.iter().for_each(|one| batch.access(one.line() << 6, 8, one.is_store()));
+    references.iter().for_each(|one| batch.access((one.line() << 6) + by, 8, one.is_store()));
     batch
 }
 

@@ -1,12 +1,14 @@
 //! What threads cost: wall and CPU time of an access when 1, 2, 4, … threads analyse what they do at the same time, on data of
 //! their own and on data in common.
 
+use crate::clock::now;
+use crate::cost::batch;
 use crate::engine::{CHUNK, trace};
 use crate::{median, table};
 use anyhow::Result;
-use bf_collect::{Batch, Bucket, Config, Session};
+use bf_collect::{Bucket, Config, Session};
 use bf_stack::Reference;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use std::sync::Barrier;
 use std::time::Instant;
 
@@ -95,24 +97,12 @@ fn measure(references: &[Reference], threads: usize, common: bool) -> Times {
                 })
             })
             .collect();
-        let before = processor_time();
+        let before = now(ClockId::ProcessCPUTime);
         let begin = Instant::now();
         start.wait();
         running.into_iter().for_each(|thread| thread.join().unwrap_or_default());
-        (wall, cpu) = (begin.elapsed().as_nanos() as f64, processor_time() - before);
+        (wall, cpu) = (begin.elapsed().as_nanos() as f64, now(ClockId::ProcessCPUTime) - before);
     });
     let accesses = (threads * references.len()) as f64;
     (wall / accesses, cpu / accesses)
-}
-
-/// Of the whole process, ns.
-fn processor_time() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
-
-fn batch(references: &[Reference], apart: u64) -> Batch {
-    let mut batch = Batch::new();
-    references.iter().for_each(|one| batch.access((one.line() << 6) + apart, 8, one.is_store()));
-    batch
 }

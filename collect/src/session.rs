@@ -775,7 +775,7 @@ mod tests {
             let (mine, after) = rest.split_first_mut().unwrap();
             let mut others: Vec<_> = before.iter_mut().chain(after).collect();
             let chunk = Chunk { references: &references, ..Chunk::default() };
-            mine.feed_beside(&mut others, chunk, Bucket::FIRST, |_| true, None);
+            mine.feed_beside(&mut others, chunk, Bucket::FIRST, |_| true);
         }
         let of = |(slot, stack)| convert::coherence(slot, stack, limits.max_set_bits).collect::<Vec<_>>();
         (0..).zip(&stacks).flat_map(of).collect()

@@ -99,7 +99,7 @@ impl Stacks {
                 if full() {
                     all = false;
                 } else {
-                    mine.feed_beside(&mut beside, chunk, bucket, elsewhere, None);
+                    mine.feed_beside(&mut beside, chunk, bucket, elsewhere);
                 }
             });
         }

@@ -1,8 +1,9 @@
 //! What lies at an address: variables of the program and its libraries, by their symbol tables.
 
 use bf_profile::{ObjectKind, SharedLines, SharedObject};
-use object::{Object as _, ObjectKind as ObjectFileKind, ObjectSymbol as _, SymbolKind};
+use object::{Object as _, ObjectKind as ObjectFileKind, ObjectSymbol as _, ReadCache, SymbolKind};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::PathBuf;
 
 /// A file that is mapped.
@@ -36,8 +37,10 @@ pub fn name(sharing: &mut [SharedLines]) {
 
 /// Variables by address.
 fn symbols(mapped: &Mapped) -> BTreeMap<u64, SharedObject> {
-    let Ok(data) = std::fs::read(&mapped.path) else { return BTreeMap::new() };
-    let Ok(file) = object::File::parse(&*data) else { return BTreeMap::new() };
+    let Ok(file) = File::open(&mapped.path) else { return BTreeMap::new() };
+    // Only the tables: with debug information the rest may be large.
+    let parts = ReadCache::new(file);
+    let Ok(file) = object::File::parse(&parts) else { return BTreeMap::new() };
     // A program that is not position-independent lies where it says.
     let base = if file.kind() == ObjectFileKind::Executable { 0 } else { mapped.base };
     let all = file.symbols().chain(file.dynamic_symbols());

@@ -34,6 +34,17 @@ pub(crate) enum Width {
     Wide(Box<Core<24>>),
 }
 
+/// Does the same with the core, whatever its width.
+macro_rules! of_width {
+    ($width:expr, $core:ident => $work:expr) => {
+        match $width {
+            $crate::engine::Width::Usual($core) => $work,
+            $crate::engine::Width::Wide($core) => $work,
+        }
+    };
+}
+pub(crate) use of_width;
+
 /// The engine for up to W set bits.
 #[derive(Clone, Debug)]
 pub(crate) struct Core<const W: usize> {
@@ -156,10 +167,7 @@ impl Stack {
     #[must_use]
     pub fn with_time_left(limits: Limits, left: Time) -> Self {
         let mut stack = Self::new(limits);
-        match &mut stack.core {
-            Width::Usual(core) => core.older.leave_time(left),
-            Width::Wide(core) => core.older.leave_time(left),
-        }
+        of_width!(&mut stack.core, core => core.older.leave_time(left));
         stack
     }
 
@@ -186,20 +194,14 @@ impl Stack {
     #[must_use]
     pub fn with_regions_left(limits: Limits, left: usize) -> Self {
         let mut stack = Self::new(limits);
-        match &mut stack.core {
-            Width::Usual(core) => core.lines.leave_regions(left),
-            Width::Wide(core) => core.lines.leave_regions(left),
-        }
+        of_width!(&mut stack.core, core => core.lines.leave_regions(left));
         stack
     }
 
     /// References that could not be taken because there were no line ids left. They are in no histogram.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        match &self.core {
-            Width::Usual(core) => core.dropped,
-            Width::Wide(core) => core.dropped,
-        }
+        of_width!(&self.core, core => core.dropped)
     }
 }
 
@@ -209,10 +211,7 @@ impl Engine for Stack {
     }
 
     fn counted(&self) -> Vec<Counted> {
-        match &self.core {
-            Width::Usual(core) => simd::run(Count { core }, self.instructions),
-            Width::Wide(core) => simd::run(Count { core }, self.instructions),
-        }
+        of_width!(&self.core, core => simd::run(Count { core }, self.instructions))
     }
 }
 
@@ -710,7 +709,7 @@ fn add_holes<V: Vector, const W: usize>(
 fn fetch_shared<const W: usize>(sharing: &mut Sharing<W>, lines: &mut Lines<W>, fetch: &mut Fetch<W>, entry: Entry) {
     let last = sharing.touch(entry);
     if let Some((gone, _)) = fetch.gone {
-        sharing.leave(lines.id(gone).unwrap_or_default(), last);
+        sharing.note(lines.id(gone).unwrap_or_default(), last);
     }
     let known = sharing.known(lines.id(fetch.line).unwrap_or_default());
     let found = if let Known::At(last) = known { Some(last) } else { None };

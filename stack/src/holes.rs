@@ -71,7 +71,7 @@ impl<const W: usize> Holes<W> {
                 continue;
             }
             let Some(times) = self.sets.get_mut(&set) else { continue };
-            let newer = times.len() - times.partition_point(|&time| time < last);
+            let newer = newer(times, last);
             above.1[bits as usize - 1] = newer.min(255) as u8;
             if newer > 0 {
                 times.pop();
@@ -96,7 +96,7 @@ impl<const W: usize> Holes<W> {
         for bits in 1..=self.set_bits {
             let set = number(bits, line);
             if let Some(times) = self.sets.get(&set).filter(|_| self.has(set)) {
-                let newer = times.len() - times.partition_point(|&time| time < last);
+                let newer = newer(times, last);
                 above.1[bits as usize - 1] = newer.min(255) as u8;
             }
         }
@@ -119,6 +119,11 @@ impl<const W: usize> Holes<W> {
     }
 }
 
+/// How many of ascending times are newer than `last`.
+fn newer(times: &[Instant], last: Instant) -> usize {
+    times.len() - times.partition_point(|&time| time < last)
+}
+
 /// Times in order, in pieces that are short to move.
 #[derive(Clone, Debug, Default)]
 struct Times {
@@ -134,9 +139,9 @@ impl Times {
     fn newer(&self, last: Instant) -> usize {
         let mut newer = 0;
         for piece in self.pieces.iter().rev() {
-            let older = piece.partition_point(|&time| time < last);
-            newer += piece.len() - older;
-            if older > 0 {
+            let here = self::newer(piece, last);
+            newer += here;
+            if here < piece.len() {
                 break;
             }
         }

@@ -6,6 +6,7 @@
 
 use crate::held::Entry;
 use crate::simd::{Index, Vector};
+use std::ops::AddAssign;
 
 /// How many lines the tier holds.
 pub(crate) const NEWEST: usize = 64;
@@ -121,17 +122,12 @@ impl<const W: usize> Newest<W> {
     pub(crate) fn remove(&mut self, slot: usize) {
         self.used &= !(1 << slot);
         self.renumber();
-        let rank = self.stamps.0[slot];
-        self.stamps.0.iter_mut().filter(|stamp| **stamp < rank).for_each(|stamp| *stamp += 1);
-        self.stamps.0[slot] = 0;
-        self.by_age[..=usize::from(rank)].rotate_right(1);
+        make_oldest(&mut self.stamps.0, &mut self.by_age, slot);
     }
 
     /// Entries, oldest first.
     pub(crate) fn oldest_first(&self) -> Vec<Entry> {
-        let mut slots: Vec<_> = (0..NEWEST).filter(|slot| self.used >> slot & 1 != 0).collect();
-        slots.sort_unstable_by_key(|&slot| self.stamps.0[slot]);
-        slots.into_iter().map(|slot| self.entries[slot]).collect()
+        oldest_first(&self.stamps.0, &self.entries, &[self.used])
     }
 
     /// Numbers the stamps 0 ..= 63 in the same order.
@@ -148,4 +144,22 @@ impl<const W: usize> Newest<W> {
         self.tick = NEWEST as u8;
         self.oldest = 0;
     }
+}
+
+/// Makes a slot the oldest: of stamps that are ranks and slots by rank.
+pub(crate) fn make_oldest<N>(stamps: &mut [N], by_age: &mut [N], slot: usize)
+where
+    N: Copy + Ord + AddAssign + From<u8> + Into<usize>,
+{
+    let rank = stamps[slot];
+    stamps.iter_mut().filter(|stamp| **stamp < rank).for_each(|stamp| *stamp += 1.into());
+    stamps[slot] = 0.into();
+    by_age[..=rank.into()].rotate_right(1);
+}
+
+/// The entries of the slots that are `used`, oldest first.
+pub(crate) fn oldest_first<N: Copy + Ord>(stamps: &[N], entries: &[Entry], used: &[u64]) -> Vec<Entry> {
+    let mut slots: Vec<_> = (0..stamps.len()).filter(|slot| used[slot / 64] >> (slot % 64) & 1 != 0).collect();
+    slots.sort_unstable_by_key(|&slot| stamps[slot]);
+    slots.into_iter().map(|slot| entries[slot]).collect()
 }

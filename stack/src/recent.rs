@@ -5,6 +5,7 @@
 //! the few bytes of a stamp last longer here.
 
 use crate::held::Entry;
+use crate::newest::{make_oldest, oldest_first};
 use crate::simd::{Index, Vector};
 
 /// How many lines the tier holds, in words of 64.
@@ -104,17 +105,12 @@ impl<const W: usize> Recent<W> {
     pub(crate) fn remove(&mut self, slot: usize) {
         self.used[slot / 64] &= !(1 << (slot % 64));
         self.renumber();
-        let rank = self.stamps.0[slot];
-        self.stamps.0.iter_mut().filter(|stamp| **stamp < rank).for_each(|stamp| *stamp += 1);
-        self.stamps.0[slot] = 0;
-        self.by_age[..=usize::from(rank)].rotate_right(1);
+        make_oldest(&mut self.stamps.0, &mut self.by_age, slot);
     }
 
     /// Entries, oldest first.
     pub(crate) fn oldest_first(&self) -> Vec<Entry> {
-        let mut slots: Vec<_> = (0..RECENT).filter(|slot| self.used[slot / 64] >> (slot % 64) & 1 != 0).collect();
-        slots.sort_unstable_by_key(|&slot| self.stamps.0[slot]);
-        slots.into_iter().map(|slot| self.entries[slot]).collect()
+        oldest_first(&self.stamps.0, &self.entries, &self.used)
     }
 
     /// Numbers the stamps 0 ..= 255 in the same order.

@@ -161,18 +161,14 @@ impl<const W: usize> Sharing<W> {
         }
     }
 
-    fn note(&mut self, id: Id, last: Instant) {
+    /// A line is not held: it was last referenced at `last`, or is [`LOST`].
+    #[inline(always)]
+    pub(crate) fn note(&mut self, id: Id, last: Instant) {
         let region = id as usize / REGION;
         if region >= self.lines.len() {
             self.lines.resize_with(region + 1, || vec![0; REGION].into_boxed_slice());
         }
         self.lines[region][id as usize % REGION] = last;
-    }
-
-    /// A line leaves the upper tiers, where it was last referenced at `last`.
-    #[inline(always)]
-    pub(crate) fn leave(&mut self, id: Id, last: Instant) {
-        self.note(id, last);
     }
 
     /// The same for a line of the older tier before there was any of this, oldest first.

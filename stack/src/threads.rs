@@ -4,13 +4,13 @@
 //! the other stacks stand still but for what it does to them, and to take a line away moves no other line. So each
 //! line of the chunk is looked up in the other stacks once.
 
-use crate::engine::{Core, Stack, Width};
+use crate::engine::{Core, Stack, of_width};
 use crate::item::Charge;
 use crate::lines::REGION_BITS;
 use crate::sharing::{Event, Known, Position, Shared, Sharing};
 use crate::simd::{self, Task, Vector};
 use crate::sink::{Outcome, Sink};
-use crate::{Bucket, Chunk, Engine as _};
+use crate::{Bucket, Chunk, Engine as _, Reference};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 
@@ -20,77 +20,52 @@ impl Stack {
 
     /// From now on lines can be taken away by other stacks' stores. What was referenced before stands as it did.
     pub fn share(&mut self) {
-        match &mut self.core {
-            Width::Usual(core) => core.share(),
-            Width::Wide(core) => core.share(),
-        }
+        of_width!(&mut self.core, core => core.share())
     }
 
     /// All lines that were ever referenced lie in these regions: numbers of lines divided by [`Stack::REGION`].
     #[must_use]
     pub fn regions(&self) -> &[u64] {
-        match &self.core {
-            Width::Usual(core) => core.lines.regions(),
-            Width::Wide(core) => core.lines.regions(),
-        }
+        of_width!(&self.core, core => core.lines.regions())
     }
 
     /// Whether a line was ever referenced.
     #[must_use]
     pub fn saw(&self, line: u64) -> bool {
-        match &self.core {
-            Width::Usual(core) => core.saw(line),
-            Width::Wide(core) => core.saw(line),
-        }
+        of_width!(&self.core, core => core.saw(line))
     }
 
     /// Whether a line was ever stored.
     #[must_use]
     pub fn stored(&self, line: u64) -> bool {
-        match &self.core {
-            Width::Usual(core) => core.stored(line),
-            Width::Wide(core) => core.stored(line),
-        }
+        of_width!(&self.core, core => core.stored(line))
     }
 
     /// Where a line stands; `None`: it is not here.
     #[must_use]
     pub fn position(&self, line: u64) -> Option<Position> {
-        match &self.core {
-            Width::Usual(core) => simd::run(Find { core, line }, self.instructions),
-            Width::Wide(core) => simd::run(Find { core, line }, self.instructions),
-        }
+        of_width!(&self.core, core => simd::run(Find { core, line }, self.instructions))
     }
 
     /// What sharing did, by bucket.
     #[must_use]
     pub fn shared(&self) -> Vec<(Bucket, Shared)> {
-        match &self.core {
-            Width::Usual(core) => core.sharing.as_ref().map_or_else(Vec::new, |sharing| sharing.counts()),
-            Width::Wide(core) => core.sharing.as_ref().map_or_else(Vec::new, |sharing| sharing.counts()),
-        }
+        of_width!(&self.core, core => core.sharing.as_ref().map_or_else(Vec::new, |sharing| sharing.counts()))
     }
 
     /// Takes a chunk, as [`crate::Engine::feed_chunk`], beside the stacks of other threads. Those lines that others may hold
-    /// are the ones for which `elsewhere` says so; all stacks must be shared ones. With a sink the chunk must have sites.
-    ///
-    /// # Panics
-    /// If there is a sink, but no sites.
+    /// are the ones for which `elsewhere` says so; all stacks must be shared ones.
     pub fn feed_beside(
         &mut self,
         others: &mut [&mut Self],
         chunk: Chunk<'_>,
         bucket: Bucket,
         elsewhere: impl Fn(u64) -> bool,
-        sink: Option<&mut dyn Sink>,
     ) {
-        let mut beside = Beside { chunk, common: Vec::new(), of: Vec::new(), served: Vec::new(), sink };
-        beside.look(others, elsewhere);
+        let mut beside = Beside::default();
+        beside.look(chunk.references, others, elsewhere);
         if beside.common.is_empty() {
-            return match beside.sink {
-                Some(sink) => self.feed_to(chunk, bucket, sink),
-                None => self.feed_chunk(chunk, bucket),
-            };
+            return self.feed_chunk(chunk, bucket);
         }
         let numbers: Vec<u32> = (0..chunk.references.len() as u32).collect();
         self.feed_to(Chunk { sites: &numbers, ..chunk }, bucket, &mut beside);
@@ -108,27 +83,18 @@ impl Stack {
     }
 
     fn count(&mut self, count: impl FnMut(&mut dyn Counting)) {
-        let sharing: Option<&mut dyn Counting> = match &mut self.core {
-            Width::Usual(core) => core.sharing.as_deref_mut().map(|sharing| sharing as _),
-            Width::Wide(core) => core.sharing.as_deref_mut().map(|sharing| sharing as _),
-        };
+        let sharing: Option<&mut dyn Counting> = of_width!(&mut self.core, core => core.sharing.as_deref_mut().map(|sharing| sharing as _));
         sharing.into_iter().for_each(count);
     }
 
     /// A store elsewhere takes a line away; where it stood.
     fn take_away(&mut self, line: u64, bucket: Bucket) -> Option<Position> {
-        match &mut self.core {
-            Width::Usual(core) => simd::run(TakeAway { core, line, bucket }, self.instructions),
-            Width::Wide(core) => simd::run(TakeAway { core, line, bucket }, self.instructions),
-        }
+        of_width!(&mut self.core, core => simd::run(TakeAway { core, line, bucket }, self.instructions))
     }
 
     /// Another stack references a line: if it is dirty here, it is so no more. Where it stands.
     fn pass_on(&mut self, line: u64) -> Option<Position> {
-        match &mut self.core {
-            Width::Usual(core) => simd::run(PassOn { core, line }, self.instructions),
-            Width::Wide(core) => simd::run(PassOn { core, line }, self.instructions),
-        }
+        of_width!(&mut self.core, core => simd::run(PassOn { core, line }, self.instructions))
     }
 }
 
@@ -165,23 +131,22 @@ struct Served {
 }
 
 /// A chunk on its way.
-struct Beside<'a, 'b> {
-    chunk: Chunk<'a>,
+#[derive(Default)]
+struct Beside {
     common: Vec<Common>,
     /// For each reference the number of its line in `common`.
     of: Vec<u32>,
     served: Vec<Served>,
-    sink: Option<&'b mut dyn Sink>,
 }
 
 /// No number.
 const NONE: u32 = u32::MAX;
 
-impl Beside<'_, '_> {
+impl Beside {
     /// Finds the lines that others hold. Those that are dirty there are passed on, whether the chunk loads or stores them.
-    fn look(&mut self, others: &mut [&mut Stack], elsewhere: impl Fn(u64) -> bool) {
+    fn look(&mut self, references: &[Reference], others: &mut [&mut Stack], elsewhere: impl Fn(u64) -> bool) {
         let mut known = HashMap::new();
-        for (index, line) in self.chunk.references.iter().map(|reference| reference.line()).enumerate() {
+        for (index, line) in references.iter().map(|reference| reference.line()).enumerate() {
             if !elsewhere(line) {
                 continue;
             }
@@ -197,14 +162,14 @@ impl Beside<'_, '_> {
                 }
             };
             if number != NONE {
-                self.of.resize(self.chunk.references.len(), NONE);
+                self.of.resize(references.len(), NONE);
                 self.of[index] = number;
             }
         }
     }
 }
 
-impl Sink for Beside<'_, '_> {
+impl Sink for Beside {
     fn take(&mut self, outcomes: &[Outcome]) {
         for outcome in outcomes {
             let number = self.of[outcome.site as usize];
@@ -213,12 +178,6 @@ impl Sink for Beside<'_, '_> {
             let own =
                 (!outcome.cold && !outcome.lost).then_some(Position { full: outcome.full, by_set: outcome.by_set });
             self.served.push(Served { common: number, own, times: outcome.times });
-        }
-        if let Some(sink) = &mut self.sink {
-            let sites = self.chunk.sites;
-            let outcomes: Vec<_> =
-                outcomes.iter().map(|outcome| Outcome { site: sites[outcome.site as usize], ..*outcome }).collect();
-            sink.take(&outcomes);
         }
     }
 }

@@ -182,7 +182,7 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
             mine.feed_chunk(chunk, Bucket(*bucket));
         } else {
             let mut others: Vec<_> = before.iter_mut().chain(after).collect();
-            mine.feed_beside(&mut others, chunk, Bucket(*bucket), |_| true, None);
+            mine.feed_beside(&mut others, chunk, Bucket(*bucket), |_| true);
         }
         for (times, piece) in pieces {
             for _ in 0..*times {
@@ -289,7 +289,7 @@ fn a_table_that_nobody_writes_is_never_taken_away() {
         let (mine, others) = stacks.split_first_mut().unwrap();
         let mut others: Vec<_> = others.iter_mut().collect();
         let chunk = Chunk { references: &table, ..Chunk::default() };
-        mine.feed_beside(&mut others, chunk, Bucket::FIRST, |_| true, None);
+        mine.feed_beside(&mut others, chunk, Bucket::FIRST, |_| true);
         stacks.rotate_left(1);
         let shared = stacks[3].shared();
         assert!(shared.iter().all(|(_, shared)| shared.received == ByPosition::default()));
