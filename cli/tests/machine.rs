@@ -87,6 +87,23 @@ fn latency_is_measured_drawn_and_written() {
     assert!(text.starts_with("size_bytes,level,ns,spread_ns,") && text.lines().count() == points.len() + 1, "{text}");
 }
 
+/// A hypervisor may move CPUs: how far apart they are is looked at before and after.
+#[test]
+fn coherence_is_measured_between_two_looks_at_where_the_cpus_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = bf(folder.path(), &["machine", "coherence", "--rounds", "3", "--format", "json"]);
+    if code(&output) == 3 {
+        assert!(failure(&output).1.contains("CPUs"));
+        return;
+    }
+    let document = json(&output);
+    let looks: Vec<_> = document["placement"].as_array().unwrap().iter().map(|look| look["before"].clone()).collect();
+    assert_eq!((looks.first().unwrap(), looks.last().unwrap()), (&"coherence".into(), &"end".into()));
+    assert!(document["coherence"].as_array().unwrap().iter().any(|point| point["where"] == "other"));
+    // Who is no terminal hears nothing of progress.
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
 #[test]
 fn a_recording_of_another_machine_is_judged() {
     let folder = tempfile::tempdir().unwrap();

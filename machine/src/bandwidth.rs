@@ -4,7 +4,7 @@ use crate::{
     error::Error,
     partner::wait,
     session::{Session, pin},
-    stat::{Figure, Take, settle, settle_all},
+    stat::{Cluster, Figure, Take, settle},
     sys::{
         clock::ticks,
         pages::Buffer,
@@ -46,6 +46,9 @@ pub struct Point {
     pub rounds: usize,
     /// Whether three rounds agreed.
     pub stable: bool,
+    /// GB/s that rounds kept coming back to, if more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<Cluster>,
     /// Bytes of the pages.
     pub page_bytes: usize,
 }
@@ -105,14 +108,16 @@ impl Work {
 pub fn all(session: &Session, kernels: &[Kernel]) -> Result<Vec<Point>, Error> {
     let places = session.places();
     let each = |kernel: &Kernel| places.iter().map(|(_, bytes)| (*kernel, *bytes)).collect::<Vec<_>>();
-    let mut points = alone(session, &kernels.iter().flat_map(each).collect::<Vec<_>>())?;
-    if session.cpus.len() > 1 {
-        let widest = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
-        for kernel in kernels.iter().filter(|kernel| kernel.width == widest) {
-            for (_, bytes) in &places {
-                points.push(together(session, *kernel, *bytes, &session.cpus)?);
-            }
-        }
+    let cases = kernels.iter().flat_map(each).collect::<Vec<_>>();
+    if session.cpus.len() < 2 {
+        return alone(session, &cases);
+    }
+    let mut points = session.progress.within(0.0..0.6, || alone(session, &cases))?;
+    let widest = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
+    let shared: Vec<_> = cases.iter().filter(|(kernel, _)| kernel.width == widest).collect();
+    for (index, (kernel, bytes)) in shared.iter().enumerate() {
+        points.push(together(session, *kernel, *bytes, &session.cpus)?);
+        session.progress.advanced(0.6 + 0.4 * (index + 1) as f64 / shared.len() as f64);
     }
     Ok(points)
 }
@@ -122,7 +127,7 @@ pub fn all(session: &Session, kernels: &[Kernel]) -> Result<Vec<Point>, Error> {
 /// # Errors
 /// There is not enough memory.
 pub fn alone(session: &Session, cases: &[(Kernel, usize)]) -> Result<Vec<Point>, Error> {
-    let times = settle_all(session.effort, Take::Least, cases, |(kernel, bytes)| {
+    let times = session.settle_all(Take::Least, cases, |(kernel, bytes)| {
         let work = Work::new(session, *kernel, *bytes)?;
         let passes = work.passes(session, SAMPLE_NS);
         let sample = || {
@@ -153,6 +158,7 @@ fn finish(session: &Session, work: &Work, cpus: Vec<u32>, bytes: usize, rate: Fi
         bytes_per_cycle: rate.value / session.clock.core_ghz / cpus.len() as f64,
         rounds: rate.rounds,
         stable: rate.stable,
+        clusters: rate.clusters,
         page_bytes: work.buffer.got().page_bytes,
         cpus,
     }

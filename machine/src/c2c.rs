@@ -4,7 +4,7 @@ use crate::{
     error::Error,
     partner,
     session::{Session, pin},
-    stat::{Figure, Take, settle_all},
+    stat::{Cluster, Figure, Take},
     sys::clock::ticks,
 };
 use serde::Serialize;
@@ -21,8 +21,11 @@ pub struct Point {
     pub ns: f64,
     /// Distance between the three rounds that agree best.
     pub spread_ns: f64,
-    /// Whether three rounds agreed.
+    /// Whether three rounds agreed, and no others agreed on something else.
     pub stable: bool,
+    /// Nanoseconds that rounds kept coming back to, if more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<Cluster>,
 }
 
 /// Round trips of a sample, and samples of a round.
@@ -41,20 +44,27 @@ pub fn matrix(session: &Session) -> Result<Vec<Point>, Error> {
     session.two("the core-to-core matrix")?;
     let to = |from: u32| session.cpus.iter().filter(move |to| **to != from).map(move |to| (from, *to));
     let pairs: Vec<(u32, u32)> = session.cpus.iter().flat_map(|from| to(*from)).collect();
-    let figures = settle_all(session.effort, Take::Least, &pairs, |(from, to)| {
+    let figures = session.settle_all(Take::Least, &pairs, |(from, to)| {
         pin(*from)?;
         round(session, *to)
     })?;
     pin(session.first())?;
     let point = |(&(from, to), figure): (&(u32, u32), Option<Figure>)| {
         let figure = figure.expect("rounds have samples");
-        Point { from, to, ns: figure.value, spread_ns: figure.spread, stable: figure.stable }
+        Point {
+            from,
+            to,
+            ns: figure.value,
+            spread_ns: figure.spread,
+            stable: figure.stable && figure.clusters.is_empty(),
+            clusters: figure.clusters,
+        }
     };
     Ok(pairs.iter().zip(figures).map(point).collect())
 }
 
 /// Nanoseconds of one way between the calling thread and `to`, sample by sample.
-fn round(session: &Session, to: u32) -> Result<Vec<f64>, Error> {
+pub(crate) fn round(session: &Session, to: u32) -> Result<Vec<f64>, Error> {
     let word = Alone(AtomicU64::new(0));
     partner::with(&[to], |partners| {
         let sample = || {

@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     partner::{self, Partner},
     session::{Session, switches},
-    stat::{Figure, Take, median, settle_all},
+    stat::{Cluster, Figure, Take, median},
     sys::{
         chain::{Chain, Touch},
         pages::Buffer,
@@ -100,8 +100,11 @@ pub struct Point {
     pub ns: Option<f64>,
     /// Distance between the three rounds that agree best.
     pub spread_ns: Option<f64>,
-    /// Whether three rounds agreed.
+    /// Whether three rounds agreed, and no others agreed on something else.
     pub stable: bool,
+    /// Nanoseconds that rounds kept coming back to, if more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<Cluster>,
     /// What the state showed of itself.
     pub signature: Signature,
     /// Whether that is how the state must look.
@@ -136,15 +139,17 @@ pub fn all(session: &Session) -> Result<Vec<Point>, Error> {
     let (reader, owner) = session.two("coherence")?;
     let third = session.cpus.get(2).copied();
     let places = session.places();
+    let levels = 2.min(places.len() - 1);
     let evict = session.buffer(evicting_bytes(session))?;
     let mut points = Vec::new();
-    for (level, bytes) in places.iter().take(2.min(places.len() - 1)) {
+    for (index, (level, bytes)) in places.iter().take(levels).enumerate() {
         let chain = Chain::lines(session.buffer(*bytes)?, *bytes, session.topology.line(), 5);
         let lines = Mutex::new(Lines { chain, ticks: 0 });
         let others: Vec<u32> = [Some(owner), third].into_iter().flatten().collect();
         let found = partner::with(&others, |partners| {
             let bench = Bench { session, lines: &lines, partners, evict: &evict, reader };
-            bench.cases(level, *bytes)
+            let part = |index| index as f64 / levels as f64;
+            session.progress.within(part(index)..part(index + 1), || bench.cases(level, *bytes))
         })?;
         points.extend(found);
     }
@@ -210,7 +215,7 @@ impl<'job> Bench<'_, 'job> {
         let own = self.signature(Case { state: State::M, place: Place::Own });
         let last = self.signature(Case { state: State::E, place: Place::Last });
         let samples = |case: &Case| Ok::<_, Error>((0..SAMPLES).filter_map(|_| self.sample(*case)).collect());
-        let figures = settle_all(self.session.effort, Take::Median, &cases, samples).unwrap_or_default();
+        let figures = self.session.settle_all(Take::Median, &cases, samples).unwrap_or_default();
         let point = |(case, figure)| self.point(case, figure, level, bytes, (own, last));
         cases.into_iter().zip(figures).map(point).collect()
     }
@@ -240,9 +245,10 @@ impl<'job> Bench<'_, 'job> {
             owner: self.owner(case),
             sharer: matches!(case.state, State::S | State::O | State::F).then(|| self.sharer(case)),
             size_bytes: bytes,
-            ns: figure.map(|figure| figure.value),
-            spread_ns: figure.map(|figure| figure.spread),
-            stable: figure.is_some_and(|figure| figure.stable),
+            ns: figure.as_ref().map(|figure| figure.value),
+            spread_ns: figure.as_ref().map(|figure| figure.spread),
+            stable: figure.as_ref().is_some_and(|figure| figure.stable),
+            clusters: figure.map(|figure| figure.clusters).unwrap_or_default(),
             signature,
             verified,
             verdict,

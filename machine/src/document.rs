@@ -1,7 +1,9 @@
 //! What a machine was found to be: one document, of which a measurement fills its part. `docs/machine.md` has the schema.
 
 use crate::{
-    bandwidth, c2c, coherence, latency, loaded,
+    bandwidth, c2c, coherence,
+    counters::trust::TrustReport,
+    latency, loaded, placement,
     session::{Clock, Session},
     steps::Step,
     throughput, tlb,
@@ -46,6 +48,12 @@ pub struct Document {
     /// Throughput of arithmetic instructions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<throughput::Point>,
+    /// Which counters may be believed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<TrustReport>,
+    /// How far apart the CPUs were before and after each part.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub placement: Vec<placement::Look>,
     /// What a reader should know, in sentences: what could not be measured, and what figures say against the topology.
     pub notes: Vec<String>,
 }
@@ -99,6 +107,8 @@ impl Document {
             loaded_latency: Vec::new(),
             tlb: Vec::new(),
             throughput: Vec::new(),
+            counters: None,
+            placement: Vec::new(),
             notes: Vec::new(),
         }
     }

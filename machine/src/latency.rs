@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     session::Session,
-    stat::{Figure, Take, settle_all},
+    stat::{Cluster, Figure, Take},
     sys::{chain::Chain, pages::Pages},
 };
 use serde::Serialize;
@@ -29,6 +29,9 @@ pub struct Point {
     pub rounds: usize,
     /// Whether three rounds agreed.
     pub stable: bool,
+    /// Nanoseconds that rounds kept coming back to, if more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<Cluster>,
     /// Bytes of the pages.
     pub page_bytes: usize,
     /// How it was measured.
@@ -49,7 +52,7 @@ const ROUND_NS: f64 = 3e6;
 /// There is not enough memory.
 pub fn curve(session: &Session, sizes: &[usize], pages: Pages) -> Result<Vec<Point>, Error> {
     let mut page_bytes = 0;
-    let figures = settle_all(session.effort, Take::Least, sizes, |&bytes| {
+    let figures = session.settle_all(Take::Least, sizes, |&bytes| {
         let buffer = session.buffer_on(bytes, pages)?;
         page_bytes = buffer.got().page_bytes;
         Ok(round(session, &mut Chain::lines(buffer, bytes, session.topology.line(), bytes as u64)))
@@ -66,6 +69,7 @@ pub fn curve(session: &Session, sizes: &[usize], pages: Pages) -> Result<Vec<Poi
             cycles: figure.value * session.clock.core_ghz,
             rounds: figure.rounds,
             stable: figure.stable,
+            clusters: figure.clusters,
             page_bytes,
             source: "pointer chase",
         }

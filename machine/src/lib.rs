@@ -16,6 +16,8 @@ mod error;
 pub mod latency;
 pub mod loaded;
 mod partner;
+pub mod placement;
+pub mod progress;
 pub mod session;
 pub mod stat;
 pub mod steps;

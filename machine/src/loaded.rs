@@ -77,9 +77,10 @@ pub fn curve(session: &Session) -> Result<Vec<Point>, Error> {
                 }
             });
         }
-        for cycles in RESTS {
+        for (index, cycles) in RESTS.into_iter().enumerate() {
             rest.store(cycles, Ordering::Relaxed);
             points.push(measure(session, &mut chain, Some(cycles), &progress));
+            session.progress.advanced((index + 1) as f64 / RESTS.len() as f64);
         }
         stop.store(true, Ordering::Relaxed);
     })?;

@@ -2,7 +2,8 @@
 
 use crate::{
     error::Error,
-    stat::Effort,
+    progress::Progress,
+    stat::{self, Effort, Figure, Take},
     sys::{
         clock::{spin_cycles, ticks},
         pages::{Buffer, Pages},
@@ -30,6 +31,9 @@ pub struct Clock {
     /// Cycles of the core in a nanosecond (GHz), by a chain of additions: the fastest seen.
     pub core_ghz: f64,
 }
+
+/// What part of a measurement a survey before it is, for who waits.
+pub const SURVEY: f64 = 0.1;
 
 /// How long the clock is compared with the system's.
 const CALIBRATION: Duration = Duration::from_millis(20);
@@ -86,6 +90,8 @@ pub struct Session {
     pub memory: usize,
     /// Name and bytes of each data cache, nearest first: by the topology, or less where [`Session::survey`] found less.
     pub reach: Vec<(String, usize)>,
+    /// Who hears how far a measurement is.
+    pub progress: Progress,
 }
 
 impl Session {
@@ -111,7 +117,21 @@ impl Session {
             pages: Pages::default(),
             effort: Effort::default(),
             memory,
+            progress: Progress::default(),
         })
+    }
+
+    /// Settles figures round by round, as [`stat::settle_all`] does.
+    ///
+    /// # Errors
+    /// Those of `round`.
+    pub fn settle_all<P, E>(
+        &self,
+        take: Take,
+        points: &[P],
+        round: impl FnMut(&P) -> Result<Vec<f64>, E>,
+    ) -> Result<Vec<Option<Figure>>, E> {
+        stat::settle_all(self.effort, take, points, round, |part| self.progress.advanced(part))
     }
 
     /// A buffer, on the node of the calling thread.
@@ -155,7 +175,7 @@ impl Session {
     pub fn survey(&mut self) -> Result<(), Error> {
         let powers = self.sizes(Some(self.topology.last_size() as usize * 2));
         let effort = std::mem::replace(&mut self.effort, Effort { rounds: 3, tolerance: 0.1 });
-        let points = crate::latency::curve(self, &powers, self.pages);
+        let points = self.progress.within(0.0..SURVEY, || crate::latency::curve(self, &powers, self.pages));
         self.effort = effort;
         self.learn(&crate::steps::steps(&self.topology, &points?));
         Ok(())

@@ -17,6 +17,9 @@ impl Default for Effort {
     }
 }
 
+/// Neighbouring estimates that differ by this factor are of two states: noise fills gaps.
+const GAP: f64 = 1.15;
+
 /// What stands for the samples of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
@@ -26,8 +29,18 @@ pub enum Take {
     Median,
 }
 
-/// A figure with what is known of its quality, all in one unit.
+/// Rounds that agree with each other and not with the others: the machine was in another state, such as a CPU of a virtual
+/// machine that its hypervisor moved.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Cluster {
+    /// The middle one, in the figure's unit.
+    pub value: f64,
+    /// How many.
+    pub rounds: usize,
+}
+
+/// A figure with what is known of its quality, all in one unit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// The middle one of the three rounds that agree best.
     pub value: f64,
@@ -41,6 +54,8 @@ pub struct Figure {
     pub rounds: usize,
     /// Whether three rounds agreed.
     pub stable: bool,
+    /// Values that rounds kept coming back to, ascending in time, where that is more than one; else none.
+    pub clusters: Vec<Cluster>,
 }
 
 impl Figure {
@@ -52,6 +67,7 @@ impl Figure {
             spread: self.spread * factor,
             least: self.least * factor,
             median: self.median * factor,
+            clusters: in_unit(&self.clusters, |value| value * factor),
             ..self
         }
     }
@@ -65,9 +81,14 @@ impl Figure {
             spread: value * self.spread / self.value,
             least: amount / self.median,
             median: amount / self.median,
+            clusters: in_unit(&self.clusters, |value| amount / value),
             ..self
         }
     }
+}
+
+fn in_unit(clusters: &[Cluster], unit: impl Fn(f64) -> f64) -> Vec<Cluster> {
+    clusters.iter().map(|cluster| Cluster { value: unit(cluster.value), ..*cluster }).collect()
 }
 
 /// The median; `None` of nothing.
@@ -106,13 +127,17 @@ impl Rounds {
     fn figure(&self, effort: Effort, take: Take) -> Option<Figure> {
         let mut sorted = self.estimates.clone();
         sorted.sort_by(f64::total_cmp);
+        let clusters = clusters(&sorted);
+        // The least of two states is what is asked for, but no median of them is.
+        let one_state = take == Take::Least || clusters.is_empty();
         agreeing(&sorted, take).map(|(value, spread)| Figure {
             value,
             spread,
             least: quantile(&self.samples, 0.0).unwrap_or(value),
             median: median(&self.samples).unwrap_or(value),
             rounds: self.made,
-            stable: sorted.len() >= 3 && spread <= effort.tolerance * value,
+            stable: sorted.len() >= 3 && spread <= effort.tolerance * value && one_state,
+            clusters,
         })
     }
 }
@@ -124,14 +149,15 @@ pub fn settle(effort: Effort, take: Take, mut round: impl FnMut() -> Vec<f64>) -
     loop {
         rounds.add(take, round());
         let figure = rounds.figure(effort, take);
-        if rounds.made >= effort.rounds.max(3) || figure.is_some_and(|figure| figure.stable) {
+        if rounds.made >= effort.rounds.max(3) || figure.as_ref().is_some_and(|figure| figure.stable) {
             return figure;
         }
     }
 }
 
 /// Settles many figures at once: a round of each that has not settled, then the next of each. What disturbs the machine for
-/// some seconds then spoils one round of many figures, not all rounds of a few.
+/// some seconds then spoils one round of many figures, not all rounds of a few. `advanced` hears which part of the work is
+/// done, at worst.
 ///
 /// # Errors
 /// Those of `round`.
@@ -140,16 +166,29 @@ pub fn settle_all<P, E>(
     take: Take,
     points: &[P],
     mut round: impl FnMut(&P) -> Result<Vec<f64>, E>,
+    advanced: impl Fn(f64),
 ) -> Result<Vec<Option<Figure>>, E> {
     let mut all = vec![Rounds::default(); points.len()];
-    for _ in 0..effort.rounds.max(3) {
+    let most = effort.rounds.max(3);
+    let mut left = points.len() * most;
+    let settled = |rounds: &Rounds| rounds.figure(effort, take).is_some_and(|figure| figure.stable);
+    for _ in 0..most {
         for (point, rounds) in points.iter().zip(&mut all) {
-            if !rounds.figure(effort, take).is_some_and(|figure| figure.stable) {
+            if !settled(rounds) {
                 rounds.add(take, round(point)?);
+                left -= if settled(rounds) { most - rounds.made + 1 } else { 1 };
+                advanced(1.0 - left as f64 / (points.len() * most) as f64);
             }
         }
     }
     Ok(all.iter().map(|rounds| rounds.figure(effort, take)).collect())
+}
+
+/// States of the machine that sorted estimates of rounds show: at least two rounds each, and a gap between them.
+fn clusters(sorted: &[f64]) -> Vec<Cluster> {
+    let groups = sorted.chunk_by(|a, b| *b <= a * GAP).filter(|group| group.len() >= 2);
+    let clusters: Vec<_> = groups.map(|group| Cluster { value: group[group.len() / 2], rounds: group.len() }).collect();
+    if clusters.len() < 2 { Vec::new() } else { clusters }
 }
 
 /// The three of sorted estimates that agree best, or the least three: their middle and their extent.
@@ -165,6 +204,7 @@ fn agreeing(sorted: &[f64], take: Take) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
 
     #[test]
     fn three_rounds_that_agree_end_it() {
@@ -207,17 +247,40 @@ mod tests {
                 _ => Err("never asked"),
             }
         };
-        let figures = settle_all(Effort::default(), Take::Least, &[0, 1], round).unwrap();
+        let heard = RefCell::new(Vec::new());
+        let advanced = |part: f64| heard.borrow_mut().push((part * 24.0).round() as u32);
+        let figures = settle_all(Effort::default(), Take::Least, &[0, 1], round, advanced).unwrap();
         let seen: Vec<_> =
             figures.into_iter().flatten().map(|figure| (figure.value, figure.rounds, figure.stable)).collect();
         assert_eq!(seen, [(10.0, 3, true), (10.0, 6, true)]);
-        let failed = settle_all(Effort::default(), Take::Least, &[2], |_: &i32| Err::<Vec<f64>, _>("no memory"));
+        // Twelve rounds each at worst: the first saves nine of them, the second six.
+        assert_eq!(heard.into_inner(), [1, 2, 3, 4, 14, 15, 16, 17, 24]);
+        let failed =
+            settle_all(Effort::default(), Take::Least, &[2], |_: &i32| Err::<Vec<f64>, _>("no memory"), |_| {});
         assert_eq!(failed, Err("no memory"));
+    }
+
+    /// As on a virtual machine whose CPUs were two threads of one core, then two cores, then threads again.
+    #[test]
+    fn rounds_of_two_states_are_told_apart() {
+        let settle = |take, rounds: &[f64]| {
+            let mut rounds = rounds.iter();
+            settle(Effort { rounds: rounds.len(), tolerance: 0.04 }, take, || vec![*rounds.next().unwrap()]).unwrap()
+        };
+        let states = |figure: &Figure| figure.clusters.iter().map(|it| (it.value, it.rounds)).collect::<Vec<_>>();
+        let moved = settle(Take::Median, &[16.0, 66.0, 66.2, 16.1, 16.2, 66.1]);
+        assert_eq!((moved.stable, states(&moved)), (false, vec![(16.1, 3), (66.1, 3)]));
+        assert_eq!(states(&moved.rate(661.0))[1], (10.0, 3));
+        let least = settle(Take::Least, &[16.0, 66.0, 66.2, 16.1, 16.2]);
+        assert_eq!((least.stable, least.value, least.clusters.len()), (true, 16.1, 2));
+        let noise = settle(Take::Median, &[16.0, 20.0, 24.0, 16.1, 16.2]);
+        assert_eq!((noise.stable, noise.clusters.len()), (true, 0));
     }
 
     #[test]
     fn rates() {
-        let time = Figure { value: 2.0, spread: 0.1, least: 1.9, median: 4.0, rounds: 3, stable: true };
+        let time =
+            Figure { value: 2.0, spread: 0.1, least: 1.9, median: 4.0, rounds: 3, stable: true, clusters: Vec::new() };
         let rate = time.rate(100.0);
         assert!(
             (rate.value - 50.0).abs() < 1e-9 && (rate.spread - 2.5).abs() < 1e-9 && (rate.median - 25.0).abs() < 1e-9

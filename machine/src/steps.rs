@@ -95,6 +95,7 @@ mod tests {
             cycles: 0.0,
             rounds: 3,
             stable: true,
+            clusters: Vec::new(),
             page_bytes: 4096,
             source: "",
         };

@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     session::Session,
-    stat::{Figure, Take, settle_all},
+    stat::{Figure, Take},
     sys::{
         arithmetic::{Instruction, Kernel, OPERANDS, UNROLLED},
         clock::ticks,
@@ -44,7 +44,7 @@ const SAMPLES: usize = 40;
 pub fn all(session: &Session) -> Result<Vec<Point>, Error> {
     let operands = session.buffer(OPERANDS)?;
     let kernels = Kernel::all();
-    let rates = settle_all(session.effort, Take::Least, &kernels, |kernel| {
+    let rates = session.settle_all(Take::Least, &kernels, |kernel| {
         kernel.run(&operands, TURNS);
         let sample = || {
             let begin = ticks();

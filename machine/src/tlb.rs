@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     latency::round,
     session::Session,
-    stat::{Figure, Take, settle_all},
+    stat::{Figure, Take},
     sys::{chain::Chain, pages::Pages},
 };
 use serde::Serialize;
@@ -54,8 +54,12 @@ pub fn curve(session: &Session) -> Result<Vec<Point>, Error> {
         cases.extend(counts(most).map(|count| Case { pages, page, count }));
     }
     let take = Take::Least;
-    let spread = settle_all(session.effort, take, &cases, |case| Ok(round(session, &mut case.spread(session)?)))?;
-    let dense = settle_all(session.effort, take, &cases, |case| Ok(round(session, &mut case.dense(session)?)))?;
+    let spread = session
+        .progress
+        .within(0.0..0.9, || session.settle_all(take, &cases, |case| Ok(round(session, &mut case.spread(session)?))))?;
+    let dense = session
+        .progress
+        .within(0.9..1.0, || session.settle_all(take, &cases, |case| Ok(round(session, &mut case.dense(session)?))))?;
     let point = |((case, spread), dense): ((&Case, Option<Figure>), Option<Figure>)| {
         let (spread, dense) = (spread.expect("rounds have samples"), dense.expect("rounds have samples"));
         Point {

@@ -83,7 +83,8 @@ impl Stack {
     }
 
     fn count(&mut self, count: impl FnMut(&mut dyn Counting)) {
-        let sharing: Option<&mut dyn Counting> = of_width!(&mut self.core, core => core.sharing.as_deref_mut().map(|sharing| sharing as _));
+        let sharing: Option<&mut dyn Counting> =
+            of_width!(&mut self.core, core => core.sharing.as_deref_mut().map(|sharing| sharing as _));
         sharing.into_iter().for_each(count);
     }
 

@@ -8,30 +8,16 @@ use crate::{
 use bf_machine::{
     Error, Session, Topology,
     counters::{
-        Backend,
         event::{TABLES, events},
         exercise,
         perf::Perf,
         recording::{Recorded, Recording, record},
         timed::{Cluster, TimedLoads},
-        trust::{Report, Verdict, judge},
+        trust::{Report, TrustReport, Verdict},
     },
 };
-use serde::Serialize;
 use serde_json::Value;
 use std::{fs, path::Path};
-
-/// The trust report.
-#[derive(Debug, Serialize)]
-struct Answer {
-    schema: &'static str,
-    machine: String,
-    backend: String,
-    tables: Vec<String>,
-    notes: Vec<String>,
-    levels: Vec<Cluster>,
-    events: Vec<Report>,
-}
 
 /// Counts, judges and prints. Without counters timed loads stand in, and the exit code says so.
 pub fn command(arguments: &CountersArguments) -> Result<(), Failure> {
@@ -44,7 +30,7 @@ pub fn command(arguments: &CountersArguments) -> Result<(), Failure> {
             let machine = recorded.0.machine.clone();
             let mut recording = record(&machine, &mut recorded, &mut exercises)?;
             recording.notes = recorded.0.notes;
-            (answer(&recording, Vec::new(), Vec::new()), recording, None)
+            (TrustReport::of(&recording, Vec::new(), Vec::new()), recording, None)
         }
         None => live(arguments)?,
     };
@@ -54,62 +40,67 @@ pub fn command(arguments: &CountersArguments) -> Result<(), Failure> {
     print(arguments.measuring.output.format, &[answer], false, text, |answer| {
         answer.events.iter().flat_map(rows).collect()
     })?;
-    absent.map_or(Ok(()), |error: Error| Err(error.into()))
+    absent.map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn write(path: &Path, recording: &Recording) -> Result<(), Failure> {
     fs::write(path, recording.to_text()).map_err(|error| Failure::file("write", path, error))
 }
 
-fn answer(recording: &Recording, tables: Vec<String>, levels: Vec<Cluster>) -> Answer {
-    Answer {
-        schema: "bf.counters/1",
-        machine: recording.machine.clone(),
-        backend: recording.backend.clone(),
-        tables,
-        notes: recording.notes.clone(),
-        levels,
-        events: judge(recording),
-    }
-}
-
 /// Counts on this machine; the error is that there are no counters and timed loads stand in.
-fn live(arguments: &CountersArguments) -> Result<(Answer, Recording, Option<Error>), Failure> {
-    let topology = Topology::here();
-    let (tables, events) = events(TABLES, topology.identity.as_ref()).map_err(Failure::Failed)?;
-    let perf = match arguments.backend {
-        BackendArgument::Timed => return measure(arguments, None, Vec::new()),
-        BackendArgument::Perf => Perf::new(&topology, events)?,
-        BackendArgument::Auto => match Perf::new(&topology, events) {
-            Ok(perf) => perf,
-            Err(error) => {
-                let (answer, recording, _) = measure(arguments, None, Vec::new())?;
-                return Ok((answer, recording, Some(error)));
-            }
-        },
-    };
-    measure(arguments, Some(perf), tables)
+fn live(arguments: &CountersArguments) -> Result<(TrustReport, Recording, Option<Error>), Failure> {
+    let mut counting = Counting::choose(arguments.backend)?;
+    let (mut session, _) = super::figures::begin(&arguments.measuring)?;
+    session.survey()?;
+    let (answer, recording) = counting.report(&session)?;
+    Ok((answer, recording, counting.absent))
 }
 
-fn measure(
-    arguments: &CountersArguments,
+/// What counts here.
+#[derive(Debug, Default)]
+pub struct Counting {
+    /// Performance counters; `None` for timed loads.
     perf: Option<Perf>,
+    /// Tables that events come from.
     tables: Vec<String>,
-) -> Result<(Answer, Recording, Option<Error>), Failure> {
-    let (mut session, _): (Session, _) = super::figures::begin(&arguments.measuring)?;
-    session.survey()?;
-    let mut exercises = exercise::all(&session)?;
-    let machine = session.topology.cpu.clone();
-    let (recording, levels) = match perf {
-        Some(mut perf) => (record(&machine, &mut perf, &mut exercises)?, Vec::new()),
-        None => {
-            let mut timed = TimedLoads::calibrate(&mut exercises);
-            let levels = timed.clusters().to_vec();
-            let backend: &mut dyn Backend = &mut timed;
-            (record(&machine, backend, &mut exercises)?, levels)
+    /// Why timed loads stand in, where counters were wanted.
+    pub absent: Option<Error>,
+}
+
+impl Counting {
+    /// Chooses what counts on this machine.
+    ///
+    /// # Errors
+    /// Only performance counters are wanted, and there are none.
+    pub fn choose(wanted: BackendArgument) -> Result<Self, Failure> {
+        if wanted == BackendArgument::Timed {
+            return Ok(Self::default());
         }
-    };
-    Ok((answer(&recording, tables, levels), recording, None))
+        let topology = Topology::here();
+        let (tables, events) = events(TABLES, topology.identity.as_ref()).map_err(Failure::Failed)?;
+        match Perf::new(&topology, events) {
+            Ok(perf) => Ok(Self { perf: Some(perf), tables, absent: None }),
+            Err(error) if wanted == BackendArgument::Perf => Err(error.into()),
+            Err(error) => Ok(Self { absent: Some(error), ..Self::default() }),
+        }
+    }
+
+    /// Counts all exercises, and judges.
+    ///
+    /// # Errors
+    /// There is not enough memory, or nothing can be counted.
+    pub fn report(&mut self, session: &Session) -> Result<(TrustReport, Recording), Failure> {
+        let mut exercises = exercise::all(session)?;
+        let machine = &session.topology.cpu;
+        let (recording, levels) = match &mut self.perf {
+            Some(perf) => (record(machine, perf, &mut exercises)?, Vec::new()),
+            None => {
+                let mut timed = TimedLoads::calibrate(&mut exercises);
+                (record(machine, &mut timed, &mut exercises)?, timed.clusters().to_vec())
+            }
+        };
+        Ok((TrustReport::of(&recording, self.tables.clone(), levels), recording))
+    }
 }
 
 fn rows(report: &Report) -> Vec<Value> {
@@ -118,7 +109,7 @@ fn rows(report: &Report) -> Vec<Value> {
     report.trials.iter().filter_map(|trial| row(&front, trial).ok()).collect()
 }
 
-fn text(answer: &Answer) -> String {
+pub fn text(answer: &TrustReport) -> String {
     let mut text = format!("  {}, {}\n", answer.machine, answer.backend);
     for note in &answer.notes {
         text += &format!("  note: {note}\n");

@@ -1,16 +1,20 @@
 //! `bf machine`: measures, and lets the answer be printed and drawn.
 
 use super::{
-    args::{AllArguments, BandwidthArguments, LatencyArguments, MachineArguments, Measuring, PlottedArguments, What},
+    all,
+    args::{BandwidthArguments, LatencyArguments, MachineArguments, Measuring, PlottedArguments, What},
     counters,
     plot::{Curve, Horizontal, Plot},
+    progress::{Bar, MEASURING},
     tables,
 };
 use crate::{args::Format, failure::Failure, output::print};
 use bf_machine::{
-    Error, Session, Topology, bandwidth, c2c, coherence,
+    Session, Topology, bandwidth, c2c, coherence,
     document::Document,
     latency, loaded,
+    placement::{self, moves},
+    session::SURVEY,
     stat::Effort,
     steps::steps,
     sys::stream::{Kernel, widest},
@@ -20,7 +24,7 @@ use bf_machine::{
 use bf_postproc::size;
 use plotters::chart::SeriesLabelPosition;
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// Measures what was asked for.
 pub fn command(arguments: &MachineArguments) -> Result<(), Failure> {
@@ -38,16 +42,12 @@ pub fn command(arguments: &MachineArguments) -> Result<(), Failure> {
             show(format, bandwidth_of(arguments)?, tables::bandwidth, |document| rows(&document.bandwidth))
         }
         What::Coherence(arguments) => {
-            let (mut session, mut document) = begin(&arguments.measuring)?;
-            session.survey()?;
-            document.coherence = coherence::all(&session)?;
-            document.notes.extend(coherence::doubt(&session, &document.coherence));
-            show(arguments.measuring.output.format, document, tables::coherence, |document| rows(&document.coherence))
+            let format = arguments.measuring.output.format;
+            show(format, coherence_of(&arguments.measuring)?, tables::coherence, |document| rows(&document.coherence))
         }
         What::C2c(arguments) => {
-            let (session, mut document) = begin(&arguments.measuring)?;
-            document.c2c = c2c::matrix(&session)?;
-            show(arguments.measuring.output.format, document, tables::c2c, |document| rows(&document.c2c))
+            let format = arguments.measuring.output.format;
+            show(format, c2c_of(&arguments.measuring)?, tables::c2c, |document| rows(&document.c2c))
         }
         What::LoadedLatency(arguments) => {
             let format = arguments.measuring.output.format;
@@ -57,13 +57,14 @@ pub fn command(arguments: &MachineArguments) -> Result<(), Failure> {
             show(arguments.measuring.output.format, tlb_of(arguments)?, tables::tlb, |document| rows(&document.tlb))
         }
         What::Throughput(arguments) => {
-            let (session, mut document) = begin(&arguments.measuring)?;
-            document.throughput = throughput::all(&session)?;
-            show(arguments.measuring.output.format, document, tables::throughput, |document| rows(&document.throughput))
+            let format = arguments.measuring.output.format;
+            show(format, throughput_of(&arguments.measuring)?, tables::throughput, |document| {
+                rows(&document.throughput)
+            })
         }
         What::Counters(arguments) => counters::command(arguments),
         What::All(arguments) => {
-            let document = all(arguments)?;
+            let document = all::measure(arguments)?;
             show(arguments.measuring.output.format, document, tables::all, |document| rows(&document.latency))
         }
     }
@@ -92,6 +93,7 @@ pub fn begin(measuring: &Measuring) -> Result<(Session, Document), Failure> {
     let mut session = Session::begin(cpus)?;
     session.pages = measuring.pages.into();
     session.effort = Effort { rounds: measuring.rounds.into(), ..Effort::default() };
+    session.progress = Bar::new(MEASURING).progress();
     let document = Document::new(&session.topology, Some(&session));
     Ok((session, document))
 }
@@ -133,6 +135,29 @@ fn latency_of(arguments: &LatencyArguments) -> Result<Document, Failure> {
     Ok(document)
 }
 
+fn coherence_of(measuring: &Measuring) -> Result<Document, Failure> {
+    let (mut session, mut document) = begin(measuring)?;
+    session.survey()?;
+    let before = placement::look(&session, "coherence")?;
+    document.coherence = session.progress.within(SURVEY..1.0, || coherence::all(&session))?;
+    document.placement = [before, placement::look(&session, "end")?].concat();
+    document.notes.extend(coherence::doubt(&session, &document.coherence));
+    document.notes.extend(moves(&document.placement).map(|found| found.sentence()));
+    Ok(document)
+}
+
+fn c2c_of(measuring: &Measuring) -> Result<Document, Failure> {
+    let (session, mut document) = begin(measuring)?;
+    document.c2c = c2c::matrix(&session)?;
+    Ok(document)
+}
+
+fn throughput_of(measuring: &Measuring) -> Result<Document, Failure> {
+    let (session, mut document) = begin(measuring)?;
+    document.throughput = throughput::all(&session)?;
+    Ok(document)
+}
+
 fn bandwidth_of(arguments: &BandwidthArguments) -> Result<Document, Failure> {
     check(arguments.span.plot.as_deref())?;
     let asked = |kernel: &Kernel| {
@@ -145,14 +170,18 @@ fn bandwidth_of(arguments: &BandwidthArguments) -> Result<Document, Failure> {
     }
     let (mut session, mut document) = begin(&arguments.measuring)?;
     session.survey()?;
-    document.bandwidth = bandwidth::all(&session, &kernels)?;
+    let curves_from = if arguments.span.plot.is_some() { 0.5 } else { 1.0 };
+    document.bandwidth = session.progress.within(SURVEY..curves_from, || bandwidth::all(&session, &kernels))?;
     if let Some(path) = &arguments.span.plot {
         let width = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
         let mut curves: Vec<Curve> = Vec::new();
-        for kernel in kernels.iter().filter(|kernel| kernel.width == width) {
+        let widest: Vec<_> = kernels.iter().filter(|kernel| kernel.width == width).collect();
+        let part = |index: usize| curves_from + (1.0 - curves_from) * index as f64 / widest.len() as f64;
+        for (index, kernel) in widest.iter().enumerate() {
             let cases: Vec<_> =
-                session.sizes(arguments.span.max_size).into_iter().map(|bytes| (*kernel, bytes)).collect();
-            let points = bandwidth::alone(&session, &cases)?;
+                session.sizes(arguments.span.max_size).into_iter().map(|bytes| (**kernel, bytes)).collect();
+            let points =
+                session.progress.within(part(index)..part(index + 1), || bandwidth::alone(&session, &cases))?;
             let curve = points.iter().map(|point| (point.size_bytes as f64, point.gb_per_s)).collect();
             curves.push((format!("{} {width} bits", kernel.operation.name()), curve));
             document.bandwidth.extend(points);
@@ -196,37 +225,4 @@ fn tlb_of(arguments: &PlottedArguments) -> Result<Document, Failure> {
         draw(&document, path, ("Latency against pages", Horizontal::Count("pages"), "ns"), &curves)?;
     }
     Ok(document)
-}
-
-/// Measures everything; what this machine lacks becomes a sentence of the document.
-fn all(arguments: &AllArguments) -> Result<Document, Failure> {
-    let (mut session, mut document) = begin(&arguments.measuring)?;
-    document.latency = latency::curve(&session, &session.sizes(arguments.max_size), session.pages)?;
-    document.steps = steps(&session.topology, &document.latency);
-    session.learn(&document.steps);
-    document.bandwidth = bandwidth::all(&session, &Kernel::all())?;
-    let mut notes = Vec::new();
-    document.coherence = or_say(coherence::all(&session), &mut notes)?;
-    notes.extend(coherence::doubt(&session, &document.coherence));
-    document.c2c = or_say(c2c::matrix(&session), &mut notes)?;
-    document.loaded_latency = or_say(loaded::curve(&session), &mut notes)?;
-    document.tlb = tlb::curve(&session)?;
-    document.throughput = throughput::all(&session)?;
-    document.notes = notes;
-    if let Some(path) = &arguments.output {
-        let text = serde_json::to_string_pretty(&document)? + "\n";
-        fs::write(path, text).map_err(|error| Failure::file("write", path, error))?;
-    }
-    Ok(document)
-}
-
-/// Nothing, and a sentence about it, where the machine lacks something.
-fn or_say<T>(measured: Result<Vec<T>, Error>, notes: &mut Vec<String>) -> Result<Vec<T>, Failure> {
-    match measured {
-        Err(error) if error.is_absence() => {
-            notes.push(error.to_string());
-            Ok(Vec::new())
-        }
-        other => Ok(other?),
-    }
 }

@@ -1,10 +1,12 @@
 //! `bf doctor` and `bf machine`: what this computer's memory really does.
 
+mod all;
 pub mod args;
 mod counters;
 mod doctor;
 mod figures;
 mod plot;
+mod progress;
 mod tables;
 
 pub use doctor::command as doctor;

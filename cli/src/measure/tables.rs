@@ -1,11 +1,13 @@
 //! What `bf machine` prints for people.
 
+use super::counters;
 use crate::output::table;
 use bf_machine::{
     bandwidth::Point as Bandwidth,
     coherence::Place,
     document::Document,
     latency::Point as Latency,
+    stat::Cluster,
     topology::{Cache, Scope},
 };
 use bf_postproc::size;
@@ -15,8 +17,18 @@ fn titled<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String;
     table(header.map(str::to_owned).to_vec(), rows.map(|row| row.to_vec()).collect())
 }
 
-fn unstable(stable: bool) -> String {
-    if stable { String::new() } else { "unstable".to_owned() }
+/// What the last column says of a figure that did not settle: between which values its rounds changed, if between few.
+fn unstable(stable: bool, clusters: &[Cluster]) -> String {
+    let states = clusters.iter().map(|cluster| {
+        let value = cluster.value;
+        let value = if value < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") };
+        format!("{value} in {} rounds", cluster.rounds)
+    });
+    match (stable, clusters) {
+        (true, _) => String::new(),
+        (false, []) => "unstable".to_owned(),
+        (false, _) => format!("unstable: {}", states.collect::<Vec<_>>().join(", ")),
+    }
 }
 
 fn bytes(bytes: usize) -> String {
@@ -42,7 +54,7 @@ pub fn latency(document: &Document) -> String {
             format!("{:.2}", point.median_ns),
             point.rounds.to_string(),
             bytes(point.page_bytes),
-            unstable(point.stable),
+            unstable(point.stable, &point.clusters),
         ]
     };
     let header = ["size", "fits in", "ns", "± ns", "cycles", "median ns", "rounds", "pages", ""];
@@ -80,7 +92,7 @@ pub fn bandwidth(document: &Document) -> String {
             format!("{:.1}", point.spread_gb_per_s),
             format!("{:.1}", point.bytes_per_cycle),
             point.rounds.to_string(),
-            unstable(point.stable),
+            unstable(point.stable, &point.clusters),
         ]
     };
     let header = ["operation", "bits", "size", "fits in", "CPUs", "GB/s", "± GB/s", "bytes/cycle", "rounds", ""];
@@ -109,7 +121,7 @@ pub fn coherence(document: &Document) -> String {
             format!("{:.1}", point.signature.own_ns),
             format!("{:.1}", point.signature.flush_ns),
             if point.verified { "verified" } else { "not verified" }.to_owned(),
-            unstable(point.stable),
+            unstable(point.stable, &point.clusters),
         ]
     });
     let header =
@@ -129,7 +141,8 @@ pub fn c2c(document: &Document) -> String {
         let cell = |to: &u32| {
             let point = document.c2c.iter().find(|point| (point.from, point.to) == (*from, *to));
             point.map_or(String::new(), |point| {
-                format!("{:.1} ± {:.1}{}", point.ns, point.spread_ns, if point.stable { "" } else { " unstable" })
+                let state = unstable(point.stable, &point.clusters);
+                format!("{:.1} ± {:.1} {state}", point.ns, point.spread_ns).trim_end().to_owned()
             })
         };
         std::iter::once(format!("CPU {from}")).chain(cpus.iter().map(cell)).collect()
@@ -146,7 +159,7 @@ pub fn loaded(document: &Document) -> String {
             format!("{:.1}", point.ns),
             format!("{:.1}", point.spread_ns),
             point.samples.to_string(),
-            unstable(point.stable),
+            unstable(point.stable, &[]),
         ]
     });
     let header = ["others' rest in cycles", "their GB/s", "ns", "± ns", "samples", ""];
@@ -164,7 +177,7 @@ pub fn tlb(document: &Document) -> String {
             format!("{:.2}", point.dense_ns),
             format!("{:.2}", point.extra_ns()),
             format!("{:.2}", point.spread_ns),
-            unstable(point.stable),
+            unstable(point.stable, &[]),
         ]
     });
     let header = ["page", "pages", "reach", "ns", "lines alone", "translation", "± ns", ""];
@@ -182,7 +195,7 @@ pub fn throughput(document: &Document) -> String {
             format!("{:.2}", point.giga_per_s),
             format!("{:.2}", point.spread_giga_per_s),
             format!("{:.1}", point.gflop_per_s),
-            unstable(point.stable),
+            unstable(point.stable, &[]),
         ]
     });
     let header = ["instruction", "bits", "operand", "per cycle", "G/s", "± G/s", "GFLOP/s", ""];
@@ -206,7 +219,28 @@ pub fn all(document: &Document) -> String {
             text += &format!("\n{title}\n{part}");
         }
     }
+    if let Some(report) = &document.counters {
+        text += &format!("\nCounters\n{}", counters::text(report));
+    }
+    if !document.placement.is_empty() {
+        text += &format!("\nPlacement\n{}", placement(document));
+    }
     text
+}
+
+/// How far apart the CPUs were from part to part.
+fn placement(document: &Document) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let others: Vec<u32> = document.machine.measured_on.iter().skip(1).copied().collect();
+    for look in &document.placement {
+        if rows.last().is_none_or(|row| row[0] != look.before) {
+            rows.push(vec![look.before.clone()]);
+        }
+        rows.last_mut().expect("one was just pushed").push(format!("{:.1}", look.ns));
+    }
+    let to = others.iter().map(|cpu| format!("to CPU {cpu}"));
+    let first = document.placement.first().map_or(0, |look| look.from);
+    table(std::iter::once(format!("ns from CPU {first}, before")).chain(to).collect(), rows)
 }
 
 /// `bf machine topology`

@@ -3,6 +3,7 @@
 use super::{
     event::Quantity,
     recording::{Recording, Run},
+    timed::Cluster,
 };
 use crate::stat::median;
 use serde::Serialize;
@@ -59,6 +60,44 @@ pub struct Report {
     pub share: f64,
     /// Exercise by exercise.
     pub trials: Vec<Trial>,
+}
+
+/// The schema's name and version.
+pub const SCHEMA: &str = "bf.counters/1";
+
+/// What became of all events of a machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrustReport {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The processor's name.
+    pub machine: String,
+    /// What counted, in words.
+    pub backend: String,
+    /// Tables that events came from.
+    pub tables: Vec<String>,
+    /// Remarks.
+    pub notes: Vec<String>,
+    /// What timed loads tell apart; none with other backends.
+    pub levels: Vec<Cluster>,
+    /// Event by event.
+    pub events: Vec<Report>,
+}
+
+impl TrustReport {
+    /// Judges a recording.
+    #[must_use]
+    pub fn of(recording: &Recording, tables: Vec<String>, levels: Vec<Cluster>) -> Self {
+        Self {
+            schema: SCHEMA,
+            machine: recording.machine.clone(),
+            backend: recording.backend.clone(),
+            tables,
+            notes: recording.notes.clone(),
+            levels,
+            events: judge(recording),
+        }
+    }
 }
 
 /// Greatest distance from the truth, and greatest leak.
