@@ -1,0 +1,187 @@
+//! Real programs of several threads, by OpenMP, a pool of POSIX threads and C++: figures of private and shared caches beside
+//! what is known by hand.
+
+use bf_tests::sandbox::{Build, Sandbox, succeed, text};
+use serde_json::Value;
+
+const TEAM: &str = include_str!("../programs/team.c");
+const POOL: &str = include_str!("../programs/pool.c");
+const ROUNDS: &str = include_str!("../programs/rounds.cpp");
+
+/// A number that the program defines: `#define NAME 1`, or `NAME = 1`.
+fn constant(program: &str, name: &str) -> u64 {
+    let words: Vec<&str> = program.split([' ', '\n', ',', ';', '=']).filter(|word| !word.is_empty()).collect();
+    let value = |pair: &[&str]| if pair[0] == name { pair[1].parse().ok() } else { None };
+    words.windows(2).find_map(value).unwrap()
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_else(|| panic!("{key} of {value}"))
+}
+
+/// A figure of each thread of a level.
+fn each(level: &Value, key: &str) -> Vec<u64> {
+    level["threads"].as_array().unwrap().iter().map(|thread| number(thread, key)).collect()
+}
+
+/// The levels of a query whose private levels' threads add up to what the level itself says.
+fn levels(sandbox: &Sandbox, query: &[&str]) -> Vec<Value> {
+    let answer = sandbox.bf(&[&["query", "--by", "thread"], query].concat());
+    let levels = answer["levels"].as_array().unwrap().clone();
+    for level in &levels {
+        if level["scope"] == "shared" {
+            assert_eq!(level.get("threads"), None, "{level}");
+            continue;
+        }
+        for key in ["references", "misses", "remote"] {
+            assert_eq!(each(level, key).iter().sum::<u64>(), number(level, key), "{key} of {level}");
+        }
+        assert_eq!(
+            each(level, "invalidations").iter().sum::<u64>(),
+            number(level, "invalidations_received"),
+            "{level}"
+        );
+        assert_eq!(number(level, "invalidations_sent"), number(level, "invalidations_received"), "{level}");
+    }
+    levels
+}
+
+/// A function's figures.
+fn function(report: &Value, name: &str) -> Value {
+    let items = report["items"].as_array().unwrap();
+    items.iter().find(|item| item["name"].as_str().unwrap().starts_with(name)).unwrap().clone()
+}
+
+/// The team's program, run with some threads.
+fn team(threads: u64, order: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("team.c", TEAM);
+    sandbox.bf_clang(["-fopenmp", "-O2", "team.c", "-o", "team"]);
+    let mut program = sandbox.program("team");
+    let output = succeed(program.env("OMP_NUM_THREADS", threads.to_string()).env("BF_ORDER", order));
+    assert_eq!(text(&output.stdout), format!("{threads} {}\n", threads * constant(TEAM, "ADDS")));
+    sandbox
+}
+
+/// What a phase did, in an L1 that a block does not fit in, in an L2 that it does, and in a shared L3 for all.
+fn phase(sandbox: &Sandbox, name: &str) -> Vec<Value> {
+    let caches = ["--cache", "L1=16K:full", "--cache", "L2=64K:full", "--cache", "L3=1M:full:shared"];
+    levels(sandbox, &[&caches[..], &["--tag", name]].concat())
+}
+
+/// Reads of one's own: round and round, all miss in a cache that is too small, and each line once in one that is not. What the
+/// others do has no part in it.
+fn blocks_are_everybodys_own(sandbox: &Sandbox, threads: u64) {
+    let (lines, passes) = (constant(TEAM, "BLOCK_LINES"), constant(TEAM, "PASSES"));
+    let [l1, l2, l3] = &phase(sandbox, "blocks")[..] else { panic!("three levels") };
+    for (level, misses) in [(l1, lines * passes), (l2, lines)] {
+        assert_eq!(each(level, "misses"), vec![misses; threads as usize], "{level}");
+        assert_eq!((number(level, "remote"), number(level, "invalidations_received")), (0, 0), "{level}");
+    }
+    assert_eq!(number(l1, "references"), threads * lines * passes);
+    assert_eq!((number(l3, "misses"), number(l3, "cold")), (threads * lines, threads * lines));
+}
+
+/// A table that nobody stores to: each thread fetches each line once, all but one of them from another's cache.
+fn a_table_is_everybodys(sandbox: &Sandbox, threads: u64) -> Vec<u64> {
+    let lines = constant(TEAM, "TABLE_LINES");
+    let [l1, _, l3] = &phase(sandbox, "table")[..] else { panic!("three levels") };
+    assert_eq!(each(l1, "misses"), vec![lines; threads as usize]);
+    assert_eq!((number(l1, "remote"), number(l1, "invalidations_received")), ((threads - 1) * lines, 0));
+    assert_eq!(number(l3, "misses"), lines);
+    each(l1, "remote")
+}
+
+/// With `BF_ORDER=slots` each thread does all its adding before the next does any: the line goes from each to the next, once.
+#[test]
+fn an_openmp_team_one_after_the_other() {
+    for threads in [2, 4] {
+        let sandbox = team(threads, "slots");
+        blocks_are_everybodys_own(&sandbox, threads);
+        let lines = constant(TEAM, "TABLE_LINES");
+        let first_then_rest =
+            |first: u64, rest: u64| (0..threads).map(|at| if at == 0 { first } else { rest }).collect();
+        let remote: Vec<u64> = first_then_rest(0, lines);
+        assert_eq!(a_table_is_everybodys(&sandbox, threads), remote);
+
+        let [l1, _, l3] = &phase(&sandbox, "sum")[..] else { panic!("three levels") };
+        assert_eq!(number(l1, "references"), threads * constant(TEAM, "ADDS"));
+        assert_eq!(each(l1, "misses"), vec![1; threads as usize]);
+        assert_eq!(each(l1, "remote"), first_then_rest(0, 1));
+        let mut taken = each(l1, "invalidations");
+        assert_eq!(taken.pop(), Some(0), "nobody came after the last");
+        assert!(taken.iter().all(|taken| *taken == 1), "{taken:?}");
+        assert_eq!((number(l1, "dirty_transfers"), number(l1, "coherence")), (threads - 1, 0));
+        assert_eq!(number(l3, "misses"), 1);
+    }
+}
+
+/// In the order of time as well, where threads' references do not depend on each other's.
+#[test]
+fn an_openmp_team_in_the_order_of_time() {
+    let sandbox = team(3, "time");
+    blocks_are_everybodys_own(&sandbox, 3);
+    let _ = a_table_is_everybodys(&sandbox, 3);
+    let [l1, _, l3] = &phase(&sandbox, "sum")[..] else { panic!("three levels") };
+    // Every miss but the first takes the line from who had it.
+    assert_eq!(number(l1, "misses") - 1, number(l1, "remote"));
+    assert!(each(l1, "misses").iter().all(|misses| *misses >= 1) && number(l3, "misses") == 1, "{l1} {l3}");
+}
+
+/// Who does which job is chance; what the jobs did, all together, is not.
+#[test]
+fn a_pool_does_what_its_jobs_do() {
+    let sandbox = Sandbox::new();
+    sandbox.write("pool.c", POOL);
+    sandbox.bf_clang(["-pthread", "-bf-by-func", "-O2", "-g", "pool.c", "-o", "pool"]);
+    let jobs = constant(POOL, "JOBS");
+    let lines = jobs * constant(POOL, "BLOCK_LINES");
+    let caches = ["--cache", "L1=8K:full", "--cache", "L2=32K:full", "--cache", "L3=1M:full:shared"];
+    for threads in [1, 3] {
+        let output = succeed(sandbox.program("pool").arg(threads.to_string()));
+        assert_eq!(text(&output.stdout), format!("{jobs} jobs\n"));
+        let profile = sandbox.profile_files().remove(0);
+        let profile = profile.file_name().unwrap().to_str().unwrap();
+
+        let levels = levels(&sandbox, &[&caches[..], &[profile]].concat());
+        let seen = each(&levels[0], "references").len();
+        assert!((2..=1 + threads).contains(&seen), "{seen} threads");
+
+        let report = sandbox.bf(&[&["report", "--by", "function", profile], &caches[..]].concat());
+        let jobs = function(&report, "read_block");
+        assert_eq!(number(&jobs, "load_references"), lines * constant(POOL, "PASSES"));
+        assert_eq!(number(&jobs, "L1.misses"), lines * constant(POOL, "PASSES"));
+        assert_eq!([number(&jobs, "L2.misses"), number(&jobs, "L3.misses")], [lines, lines]);
+        for level in &levels {
+            let name = level["name"].as_str().unwrap();
+            assert_eq!(report["totals"][format!("{name}.misses")], level["misses"], "{name}");
+        }
+        std::fs::remove_file(sandbox.file(profile)).unwrap();
+    }
+}
+
+/// A thread of C++ comes after all that was done before it was made, and before all that is done after it was joined. So the
+/// main thread finds every line that it adds up in another's cache, dirty, in each round.
+#[test]
+fn threads_that_come_and_go_pass_on_what_they_wrote() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rounds.cpp", ROUNDS);
+    let options = ["-bf-by-func", "-O2", "-g", "-pthread", "rounds.cpp", "-o", "rounds"];
+    sandbox.compile(&mut sandbox.command(Build::Bf.cxx()), options);
+    let _ = succeed(&mut sandbox.program("rounds"));
+    let (threads, rounds) = (constant(ROUNDS, "THREADS"), constant(ROUNDS, "ROUNDS"));
+    let written = threads * constant(ROUNDS, "PART_LINES");
+    let caches = ["--cache", "L1=64K:full", "--cache", "L2=1M:full:shared"];
+
+    let report = sandbox.bf(&[&["report", "--by", "function"], &caches[..]].concat());
+    let (copy, add_up) = (function(&report, "copy("), function(&report, "add_up("));
+    assert_eq!([number(&copy, "load_references"), number(&copy, "store_references")], [rounds * written; 2]);
+    assert_eq!(number(&copy, "L2.misses"), 2 * written, "each line of both arrays once");
+    assert_eq!([number(&add_up, "load_references"), number(&add_up, "L1.misses")], [rounds * written; 2]);
+    assert_eq!(number(&add_up, "L2.misses"), 0);
+
+    let [l1, _] = &levels(&sandbox, &caches)[..] else { panic!("two levels") };
+    assert!(each(l1, "references").len() as u64 <= 1 + threads, "later threads take over slots: {l1}");
+    assert!(number(l1, "dirty_transfers") >= rounds * written, "{l1}");
+    assert!(number(&l1["threads"][0], "invalidations") >= (rounds - 1) * written, "{l1}");
+}
