@@ -15,7 +15,7 @@ use std::{ffi::OsString, path::PathBuf};
 #[command(
     name = "bf",
     version,
-    after_help = "Exit codes: 0 done, 1 a file or the system is at fault, 2 the command line is, 3 this computer lacks what it takes."
+    after_help = "Exit codes: 0 done, 1 a file or the system is at fault, 2 the command line is, 3 this computer lacks what it takes, 4 a comparison is below --fail-under."
 )]
 pub struct Arguments {
     /// What to do.
@@ -38,6 +38,8 @@ pub enum Command {
     Sharing(SharingArguments),
     /// Ask about many caches, one at a time
     Sweep(SweepArguments),
+    /// Say how alike two programs are, or what a change did
+    Compare(CompareArguments),
     /// Put the profiles of several processes into one
     Merge(MergeArguments),
     /// Make a profile from a trace of accesses
@@ -336,6 +338,44 @@ pub struct SweepArguments {
     pub plot: Option<PathBuf>,
     #[command(flatten)]
     pub output: Output,
+}
+
+/// `bf compare`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "docs/compare.md has the method. Several profiles of a side (ranks) are taken as one, as `bf merge` would."
+)]
+pub struct CompareArguments {
+    /// Two profiles, such as those of a mini-app and of its parent; with --with those of the first side
+    #[arg(value_name = "PROFILE")]
+    pub profiles: Vec<PathBuf>,
+    /// Profiles of the second side
+    #[arg(long, num_args = 1.., value_name = "PROFILE")]
+    pub with: Vec<PathBuf>,
+    /// Repeated runs before a change, a profile each
+    #[arg(long, num_args = 1.., value_name = "PROFILE", requires = "after", conflicts_with_all = ["profiles", "with", "fail_under"])]
+    pub before: Vec<PathBuf>,
+    /// Repeated runs after it
+    #[arg(long, num_args = 1.., value_name = "PROFILE", requires = "before")]
+    pub after: Vec<PathBuf>,
+    /// End with exit code 4 if the score is below this, from 0 to 1
+    #[arg(long, value_name = "SCORE", value_parser = score)]
+    pub fail_under: Option<f64>,
+    /// Line size in bytes; without: 64, or the least that both have
+    #[arg(long, value_parser = bytes)]
+    pub line: Option<u32>,
+    /// Use the intact parts of damaged profiles
+    #[arg(long)]
+    pub salvage: bool,
+    #[command(flatten)]
+    pub hierarchy: Hierarchy,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+fn score(text: &str) -> Result<f64, String> {
+    let score = text.parse().ok().filter(|score| (0.0..=1.0).contains(score));
+    score.ok_or_else(|| format!("`{text}` is no score from 0 to 1"))
 }
 
 /// `bf merge`

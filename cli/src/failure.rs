@@ -1,6 +1,6 @@
 //! What ends a command early, and with which exit code. `docs/exit-codes.md` lists the codes.
 
-use bf_postproc::{MachineError, QueryError, SpecError};
+use bf_postproc::{MachineError, QueryError, SpecError, compare::CompareError};
 use std::{fmt, io, path::Path};
 
 /// Why a command did not do what it was asked to.
@@ -12,6 +12,8 @@ pub enum Failure {
     Failed(String),
     /// This computer has not what it takes.
     Absent(String),
+    /// A comparison was printed, and is worse than it may be.
+    Below(String),
     /// A program could not be started: the code a shell would give.
     NotStarted(u8, String),
     /// The reader of stdout went away.
@@ -31,6 +33,7 @@ impl Failure {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::Absent(_) => 3,
+            Self::Below(_) => 4,
             Self::NotStarted(code, _) => *code,
         }
     }
@@ -39,9 +42,11 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(message) | Self::Failed(message) | Self::Absent(message) | Self::NotStarted(_, message) => {
-                f.write_str(message)
-            }
+            Self::Usage(message)
+            | Self::Failed(message)
+            | Self::Absent(message)
+            | Self::Below(message)
+            | Self::NotStarted(_, message) => f.write_str(message),
             Self::Pipe => f.write_str("nobody reads the output"),
         }
     }
@@ -76,6 +81,12 @@ impl From<QueryError> for Failure {
             QueryError::Spec(_) | QueryError::NoLevels => Self::Usage(error.to_string()),
             _ => Self::Failed(error.to_string()),
         }
+    }
+}
+
+impl From<CompareError> for Failure {
+    fn from(error: CompareError) -> Self {
+        Self::Failed(error.to_string())
     }
 }
 

@@ -8,6 +8,8 @@
 mod annotate;
 mod args;
 mod by;
+mod change;
+mod compare;
 mod counters;
 mod export;
 mod failure;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Query(arguments) => query::command(&arguments),
         Command::Sharing(arguments) => sharing::command(&arguments),
         Command::Sweep(arguments) => sweep::command(&arguments),
+        Command::Compare(arguments) => compare::command(&arguments),
         Command::Merge(arguments) => merge::command(&arguments),
         Command::Replay(arguments) => replay::command(&arguments),
         Command::Trace(arguments) => trace::command(&arguments),

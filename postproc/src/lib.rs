@@ -7,6 +7,7 @@
 
 pub mod answer;
 pub mod attribution;
+pub mod compare;
 pub mod compose;
 pub mod counters;
 pub mod curve;

@@ -4,7 +4,7 @@ use crate::{error::SpecError, size};
 use std::{fmt, str::FromStr};
 
 /// Line size when neither the user nor the profile says.
-const DEFAULT_LINE: u32 = 64;
+pub(crate) const DEFAULT_LINE: u32 = 64;
 
 /// Who uses a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
