@@ -39,7 +39,10 @@ fn not_compared<'a>(comparison: &'a Comparison, name: &str) -> &'a str {
 fn the_same_on_more_data_for_longer_is_faithful() {
     let (small, large) = (passes(5, 100, 3), passes(20, 1600, 3));
     let found = compared(&small, &large);
-    assert_eq!((found.verdict, found.a.working_set_bytes, found.b.working_set_bytes), (Verdict::Faithful, 8192, 131_072));
+    assert_eq!(
+        (found.verdict, found.a.working_set_bytes, found.b.working_set_bytes),
+        (Verdict::Faithful, 8192, 131_072)
+    );
     assert_eq!((found.a.footprint_bytes, found.b.footprint_bytes), (6400, 102_400));
     // First references are 1 in 15 and 1 in 60; of the others 4 in 14 and 19 in 59 miss.
     let (one, other) = (4.0 / 14.0, 19.0 / 59.0);
