@@ -160,7 +160,7 @@ pub struct Module {
     pub max_set_bits: u32,
     /// `-bf-max-ways`, or 0 if not given.
     pub max_ways: u32,
-    /// What the compiler was asked to have the runtime do: [`Module::BY_FUNCTION`].
+    /// What the compiler was asked to have the runtime do: [`Module::BY_FUNCTION`] and the other flags.
     pub flags: u32,
     /// Where in the source its segments come from.
     pub places: *const Places,
@@ -171,6 +171,12 @@ pub struct Module {
 impl Module {
     /// Flag: `-bf-by-func`, histograms by place in the source.
     pub const BY_FUNCTION: u32 = 1;
+    /// Flag: `-bf-unique-bytes`.
+    pub const UNIQUE_BYTES: u32 = 1 << 4;
+    /// Flag: `-bf-mem-footprint`.
+    pub const FOOTPRINT: u32 = 1 << 5;
+    /// Flag: `-bf-strides`.
+    pub const STRIDES: u32 = 1 << 6;
 }
 
 /// Where in the source the segments of a module come from: constant tables that name each other by index.

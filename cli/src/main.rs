@@ -19,6 +19,7 @@ mod machine;
 mod measure;
 mod merge;
 mod output;
+mod patterns;
 mod plot;
 mod query;
 mod replay;

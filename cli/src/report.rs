@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     output::{counted, number, percent, print, row},
-    query,
+    patterns, query,
 };
 use bf_postproc::{
     Answer, Query,
@@ -43,6 +43,9 @@ struct Report {
     /// What was executed.
     #[serde(flatten)]
     executed: counters::Executed,
+    /// What was touched, and in which steps.
+    #[serde(flatten)]
+    patterns: patterns::Patterns,
     /// For each line size; empty for a sampled profile.
     reuse_distance: Vec<ReuseDistance>,
 }
@@ -84,6 +87,13 @@ struct CalleeReport {
     calls: u64,
 }
 
+impl Report {
+    /// Whether caches can be asked about.
+    fn has_lines(&self) -> bool {
+        self.processes.iter().any(|process| !process.line_sizes.is_empty())
+    }
+}
+
 /// Reports on every profile.
 pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
     if let Some(by) = arguments.by {
@@ -116,6 +126,7 @@ fn report(loaded: &Loaded, asked: &Hierarchy) -> Result<Report, Failure> {
         profiles: loaded.names(),
         processes: loaded.profile.processes.iter().map(process).collect(),
         executed: counters::Executed::new(&loaded.profile, query.as_ref()),
+        patterns: patterns::Patterns::new(&loaded.profile, &asked.tags),
         reuse_distance: reuse::distances(&loaded.profile),
         query,
         query_error,
@@ -183,6 +194,9 @@ fn text(report: &Report) -> String {
             text += &format!("Caches of {}\n", answer.machine.as_deref().unwrap_or("the hierarchy asked for"));
             text += &query::levels(answer);
         }
+        (None, Some(_)) if !report.has_lines() => {
+            text += "Caches: no answer, this run kept no reuse distances (-bf-counters-only or BF_LINE_SIZE=none)\n";
+        }
         (None, Some(error)) => text += &format!("No answer for the hierarchy: {error}\n"),
         (None, None) => {}
     }
@@ -193,6 +207,7 @@ fn text(report: &Report) -> String {
     text + &report.executed.text()
         + &working_sets(report)
         + &distances(report)
+        + &report.patterns.text()
         + &log(&report.processes)
         + &next(report)
 }
@@ -229,7 +244,7 @@ fn one(process: &ProcessReport) -> String {
             plural(process.accesses, "access", "accesses"),
             counted(process.threads.into(), "thread"),
             match process.line_sizes.as_slice() {
-                [] => "without stacks: nothing to ask about caches".to_owned(),
+                [] => "without reuse distances".to_owned(),
                 sizes => {
                     format!("in lines of {} bytes", sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))
                 }
@@ -360,6 +375,9 @@ fn log(processes: &[ProcessReport]) -> String {
 
 /// What to type next.
 fn next(report: &Report) -> String {
+    if !report.has_lines() {
+        return String::new();
+    }
     let profile = report.profiles.first().map_or("PROFILE", String::as_str);
     let more = if report.profiles.len() > 1 { " ..." } else { "" };
     let line = report.processes.first().and_then(|process| process.line_sizes.first()).copied().unwrap_or(64);

@@ -7,17 +7,21 @@
 mod batch;
 mod convert;
 mod directory;
+mod patterns;
 mod pipeline;
 mod references;
 mod sample;
 mod session;
 mod shape;
 mod stacks;
+mod strides;
 mod sync;
+mod touched;
 mod tracker;
 
 pub use batch::{Access, Batch, Shapes};
 pub use bf_stack::{Bucket, Instructions, Item, Limits};
+pub use patterns::{Patterns, Wanted};
 pub use sample::Sample;
 pub use session::{Config, Order, Session, Snapshot};
 pub use shape::{Shape, Step, What};

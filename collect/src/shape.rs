@@ -14,6 +14,8 @@ pub struct Shape {
     pub(crate) stream: bool,
     /// Only loads and stores, none of them long.
     pub(crate) plain: bool,
+    /// Number of its segment, from 1 up; 0 if segments of one form are not told apart.
+    pub(crate) origin: u32,
 }
 
 /// One part of a shape.
@@ -78,7 +80,7 @@ impl Shape {
     /// A record of `words` words that stands for nothing.
     #[must_use]
     pub const fn empty(words: u32) -> Self {
-        Self { steps: Vec::new(), items: Vec::new(), places: Vec::new(), words, stream: false, plain: true }
+        Self { steps: Vec::new(), items: Vec::new(), places: Vec::new(), words, stream: false, plain: true, origin: 0 }
     }
 
     fn new(words: u32, steps: Vec<Step>, stream: bool) -> Option<Self> {
@@ -94,7 +96,14 @@ impl Shape {
         places.dedup();
         let items: Vec<_> = steps.iter().map(|step| step.item).collect();
         let items = if items.iter().all(|&item| item == Item::NONE) { Vec::new() } else { items };
-        Some(Self { steps, items, places, words, stream, plain })
+        Some(Self { steps, items, places, words, stream, plain, origin: 0 })
+    }
+
+    /// The shape of one segment, told apart from others of the same form by its number, from 1 up.
+    #[must_use]
+    pub const fn of_segment(mut self, number: u32) -> Self {
+        self.origin = number;
+        self
     }
 
     /// How often the steps of a record happen.

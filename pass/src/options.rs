@@ -1,5 +1,6 @@
 //! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
-//! `-bf-by-func`, `-bf-counters-only`, `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`,
+//! `-bf-by-func`, `-bf-unique-bytes`, `-bf-mem-footprint`, `-bf-strides`, `-bf-reuse-dist`, `-bf-counters-only`,
+//! `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`,
 //! `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
 //!
 //! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, with the words
@@ -8,6 +9,8 @@
 
 use std::{env, fs};
 
+use bf_abi::Module;
+
 use crate::count::Extra;
 use crate::names::Patterns;
 
@@ -15,6 +18,10 @@ use crate::names::Patterns;
 const WRAPPER_VARIABLE: &str = "BF_PASS_OPTS";
 /// Set by the user; options as words of a shell.
 const USER_VARIABLE: &str = "BF_OPTS";
+/// Bytes of what reuse distances are in besides lines.
+const WORD: u32 = 8;
+/// Line size to keep beside words where none is asked for, bytes.
+const USUAL_LINE: u32 = 64;
 /// How deep `@file` may lead into further files.
 const MAX_DEPTH: u32 = 8;
 
@@ -33,6 +40,14 @@ pub(crate) struct Options {
     pub(crate) max_ways: u32,
     /// Keep histograms by place in the source.
     pub(crate) by_function: bool,
+    /// Keep which bytes are touched.
+    pub(crate) unique_bytes: bool,
+    /// Keep how often each byte is touched.
+    pub(crate) footprint: bool,
+    /// Keep the strides of each instruction.
+    pub(crate) strides: bool,
+    /// Keep reuse distances in words, too.
+    pub(crate) reuse_distance: bool,
     /// Record every iteration of every loop by itself.
     pub(crate) no_streams: bool,
     /// Count instructions, and record no accesses.
@@ -59,12 +74,39 @@ impl Options {
         for option in variable(WRAPPER_VARIABLE).lines().filter(|line| !line.trim().is_empty()) {
             options.take(option.trim(), 0)?;
         }
+        if options.reuse_distance {
+            if options.line_sizes.is_empty() {
+                options.line_sizes.push(USUAL_LINE);
+            }
+            options.line_sizes.push(WORD);
+        }
         options.line_sizes.sort_unstable();
         options.line_sizes.dedup();
         if options.counters_only && options.no_counters {
             return Err("`-bf-counters-only` and `-bf-no-counters` together leave nothing to do".to_owned());
         }
+        let Self { counters_only, unique_bytes, footprint, strides, reuse_distance, .. } = options;
+        let needy = [
+            (unique_bytes, "unique-bytes"),
+            (footprint, "mem-footprint"),
+            (strides, "strides"),
+            (reuse_distance, "reuse-dist"),
+        ];
+        if let Some((_, name)) = needy.into_iter().find(|(asked, _)| *asked && counters_only) {
+            return Err(format!("`-bf-{name}` needs the accesses, which `-bf-counters-only` leaves out"));
+        }
         Ok(options)
+    }
+
+    /// What the runtime is to do, as [`bf_abi::Module::flags`].
+    pub(crate) fn flags(&self) -> u32 {
+        let flags = [
+            (self.by_function, Module::BY_FUNCTION),
+            (self.unique_bytes, Module::UNIQUE_BYTES),
+            (self.footprint, Module::FOOTPRINT),
+            (self.strides, Module::STRIDES),
+        ];
+        flags.into_iter().filter(|(asked, _)| *asked).fold(0, |all, (_, flag)| all | flag)
     }
 
     fn take(&mut self, option: &str, depth: u32) -> Result<(), String> {
@@ -90,6 +132,13 @@ impl Options {
             "bf-max-set-bits" => self.max_set_bits = number(name, wanted()?, 24)?,
             "bf-max-ways" => self.max_ways = number(name, wanted()?, 255)?,
             "bf-by-func" => self.by_function = alone()?,
+            "bf-unique-bytes" => self.unique_bytes = alone()?,
+            "bf-mem-footprint" => self.footprint = alone()?,
+            "bf-strides" => self.strides = alone()?,
+            "bf-reuse-dist" => match value {
+                None | Some("loads" | "stores") => self.reuse_distance = true,
+                Some(kind) => return Err(format!("`-{name}`: `{kind}` is neither loads nor stores")),
+            },
             "bf-no-streams" => self.no_streams = alone()?,
             "bf-counters-only" => self.counters_only = alone()?,
             "bf-no-counters" => self.no_counters = alone()?,
@@ -168,6 +217,10 @@ mod tests {
             "-bf-inst-deps",
             "-bf-vectors",
             "-bf-by-func",
+            "-bf-unique-bytes",
+            "-bf-mem-footprint",
+            "-bf-strides",
+            "-bf-reuse-dist=loads",
             "-bf-disable",
             "-bf-include=main,f*",
             "-bf-exclude=free",
@@ -178,7 +231,8 @@ mod tests {
         assert!(options.verbose && options.disable && options.no_streams);
         assert!(options.counters_only && options.no_counters);
         assert_eq!(options.extra, Extra { types: true, mix: true, deps: true, vectors: true });
-        assert!(options.by_function);
+        assert_eq!(options.flags(), 0x71);
+        assert!(options.reuse_distance);
         assert!(options.include.matches("foo") && !options.include.matches("go"));
         assert!(options.exclude.matches("free"));
     }
@@ -192,6 +246,7 @@ mod tests {
             ("-bf-line-size=", "`-bf-line-size=` needs a value"),
             ("-bf-max-ways=256", "`-bf-max-ways`: `256` is no whole number from 1 to 255"),
             ("-bf-max-set-bits=0", "`-bf-max-set-bits`: `0` is no whole number from 1 to 24"),
+            ("-bf-reuse-dist=all", "`-bf-reuse-dist`: `all` is neither loads nor stores"),
             ("-bf-disable=no", "`-bf-disable` takes no value"),
             ("-bf-include", "`-bf-include` needs a value"),
         ] {

@@ -98,7 +98,7 @@ impl Tables {
             number(sizes.len() as u32),
             number(options.max_set_bits),
             number(options.max_ways),
-            number(if options.by_function { bf_abi::Module::BY_FUNCTION } else { 0 }),
+            number(options.flags()),
             self.places.finish(|value| self.constant(value)),
             module.array_of(module.int_type(32), &zeros),
         ];

@@ -15,6 +15,7 @@ pub mod curve;
 pub mod error;
 pub mod hashed;
 pub mod machine;
+pub mod patterns;
 pub mod query;
 pub mod replay;
 pub mod reuse;

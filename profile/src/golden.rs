@@ -47,6 +47,13 @@ fn sharing_of_version_1_2() {
     assert_eq!(text(&profile), fs::read_to_string(path("v1.2-sharing.bfp.txt")).unwrap());
 }
 
+/// Every kind of section that a process can have.
+#[test]
+fn profile_of_version_1_2() {
+    let profile = read_file(path("v1.2.bfp")).unwrap();
+    assert_eq!(text(&profile), fs::read_to_string(path("v1.2.bfp.txt")).unwrap());
+}
+
 #[test]
 fn trace_of_version_1() {
     let bytes = fs::read(path("v1.bft")).unwrap();

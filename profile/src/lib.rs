@@ -17,6 +17,7 @@ mod error;
 mod golden;
 mod merge;
 pub mod model;
+mod patterns;
 pub mod places;
 #[cfg(test)]
 mod samples;
@@ -36,6 +37,7 @@ pub use model::{
     Bin, CacheKind, CacheLevel, Callee, EndReason, FullHistograms, Histograms, ItemLines, ItemStack, LineData, Machine,
     Meta, Owner, Process, Profile, References, SampledLines, Sampling, SetHistograms, StackData,
 };
+pub use patterns::{Patterns, Strides, Touched};
 pub use places::Places;
 pub use sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 pub use validate::Invalid;

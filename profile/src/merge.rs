@@ -63,10 +63,10 @@ fn later(a: &Process, b: &Process) -> Ordering {
 
 fn bytes(process: &Process) -> Vec<u8> {
     let Process { meta, machine, uninstrumented, log, tags, lines, sampled, .. } = process;
-    let Process { coherence, sharing, counters, places, items, .. } = process;
+    let Process { coherence, sharing, counters, places, items, patterns, .. } = process;
     let mut bytes = Vec::new();
     encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut bytes);
-    encode(&(lines, sampled, coherence, sharing, counters, places, items), &mut bytes);
+    encode(&(lines, sampled, coherence, sharing, counters, places, items, patterns), &mut bytes);
     bytes
 }
 

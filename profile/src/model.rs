@@ -4,6 +4,7 @@ use bincode::{Decode, Encode};
 
 use crate::coherence::LineCoherence;
 use crate::counters::Counters;
+use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::sharing::SharedLines;
 
@@ -45,6 +46,8 @@ pub struct Process {
     pub places: Places,
     /// The stacks broken down by place, one entry per line size, ascending; empty if that was not asked for.
     pub items: Vec<ItemLines>,
+    /// Which bytes it touched, and in which steps; empty if that was not asked for.
+    pub patterns: Patterns,
 }
 
 /// Who ran, where, how it ended.

@@ -6,6 +6,7 @@ use crate::bins::bin_of;
 use crate::coherence::{ByPosition, Coherence, LineCoherence};
 use crate::counters::{CountItem, CountedFunction, Counters};
 use crate::model::*;
+use crate::patterns::{Patterns, Strides, Touched};
 use crate::places::{Function, Item, Loop, Places, Site};
 use crate::sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 use crate::trace::{self, Access, Event};
@@ -93,6 +94,7 @@ pub(crate) fn rich() -> Profile {
         sharing: vec![sharing(32), sharing(64)],
         places: places(),
         items: vec![],
+        patterns: patterns(),
     };
     let first = Process { items: first.lines.iter().map(|data| by_item(data, 3)).collect(), ..first };
     let mut second = tiny().processes.remove(0);
@@ -121,6 +123,19 @@ pub(crate) fn places() -> Places {
             Site { function: 1, file: 2, line: 30, column: 5, inlined_at: Some(0), innermost: Some(1) },
         ],
         items: vec![Item::default(), Item { site: Some(1), merged: false }, Item { site: Some(0), merged: true }],
+    }
+}
+
+/// Twelve bytes, four of them under a tag, and what two instructions did.
+pub(crate) fn patterns() -> Patterns {
+    let strides =
+        |site, store, counts: &[(u8, u64)]| Strides { site, tag: 0, store, bytes: 8, counts: counts.to_vec() };
+    Patterns {
+        touched: vec![
+            Touched { tag: None, bytes: 12, touches: vec![(1, 8), (1 << 40, 4)], missing: 3 },
+            Touched { tag: Some(1), bytes: 4, touches: vec![], missing: 0 },
+        ],
+        strides: vec![strides(None, true, &[(0, 1 << 33)]), strides(Some(1), false, &[(1, 7), (Strides::FIRST, 1)])],
     }
 }
 

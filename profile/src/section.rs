@@ -72,6 +72,7 @@ pub(crate) enum Kind {
     Sharing = 8,
     Places = 6,
     Items = 7,
+    Patterns = 10,
     TraceHead = 16,
     Records = 17,
 }
@@ -89,6 +90,7 @@ impl Kind {
             8 => Self::Sharing,
             6 => Self::Places,
             7 => Self::Items,
+            10 => Self::Patterns,
             16 => Self::TraceHead,
             17 => Self::Records,
             _ => return None,

@@ -125,7 +125,8 @@ impl Process {
             ensure(loads + stores == 0, || "a sampled reference is neither cold nor at a distance".into())?;
         }
         let named = |tag: u32| (tag as usize) < self.tags.len();
-        ensure(self.counters.items.iter().all(|item| named(item.tag)), || "a counter's tag has no name".into())
+        ensure(self.counters.items.iter().all(|item| named(item.tag)), || "a counter's tag has no name".into())?;
+        within(|| "access patterns".into(), self.patterns.validate(self.tags.len(), self.places.sites.len()))
     }
 
     /// Checks that what is broken down by place adds up to the whole.

@@ -15,6 +15,7 @@ use crate::error::Damage;
 use crate::model::{
     Callee, Histograms, ItemLines, ItemStack, LineData, Machine, Meta, Owner, References, Sampling, StackData,
 };
+use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::section::{Kind, MAX_RAW};
 use crate::sharing::{SharedLine, SharedLines};
@@ -270,6 +271,14 @@ impl Part for Places {
     }
 }
 
+impl Part for Patterns {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        decode(bytes)
+    }
+}
+
 impl Part for Counters {
     const VERSION: u16 = 1;
 
@@ -289,6 +298,7 @@ pub(crate) const fn version_of(kind: Kind) -> u16 {
         Kind::Counters => Counters::VERSION,
         Kind::Items => <ItemLines as Part>::VERSION,
         Kind::Places => <Places as Part>::VERSION,
+        Kind::Patterns => <Patterns as Part>::VERSION,
         Kind::TraceHead => <crate::trace::Header as Part>::VERSION,
         Kind::End | Kind::Records => 1,
     }

@@ -1,6 +1,6 @@
 //! The `BF_*` variables, read once. A bad one is remarked on and otherwise as if it were not there.
 
-use bf_collect::{Config, Instructions, Order, Sample};
+use bf_collect::{Config, Instructions, Order, Sample, Wanted};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub struct Options {
     pub order: Order,
     /// `BF_BY_PLACE`: whether to keep histograms by place in the source, whatever the modules ask for.
     pub by_place: Option<bool>,
+    /// `BF_PATTERNS`: which access patterns to keep, whatever the modules ask for.
+    pub patterns: Option<Wanted>,
     /// `BF_SHARING`: how many lines that threads share are told apart.
     pub sharing: Option<u32>,
     /// `BF_THREADS`: helper threads.
@@ -77,6 +79,7 @@ impl Options {
             "BF_INSTRUCTIONS" => self.instructions = Some(instructions(&text)?),
             "BF_ORDER" => self.order = order(&text)?,
             "BF_BY_PLACE" => self.by_place = Some(flag(&text)?),
+            "BF_PATTERNS" => self.patterns = Some(patterns(&text)?),
             "BF_SHARING" => self.sharing = Some(number(&text, 0, 1 << 20)?),
             "BF_THREADS" => self.threads = Some(number(&text, 0, 64)?),
             "BF_MAX_MEMORY" => self.max_memory = Some(bytes(&text)?),
@@ -103,6 +106,19 @@ fn flag(text: &str) -> Result<bool, String> {
 fn number(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let number = text.parse().map_err(|_| format!("{text:?} is no number"))?;
     if (least..=most).contains(&number) { Ok(number) } else { Err(format!("{number} is not in {least}..={most}")) }
+}
+
+fn patterns(text: &str) -> Result<Wanted, String> {
+    let mut wanted = Wanted::default();
+    for part in text.split(',').map(str::trim).filter(|part| !matches!(*part, "" | "none")) {
+        match part {
+            "unique-bytes" => wanted.bytes = true,
+            "mem-footprint" => wanted.touches = true,
+            "strides" => wanted.strides = true,
+            _ => return Err(format!("{part:?} is none of unique-bytes, mem-footprint, strides, none")),
+        }
+    }
+    Ok(wanted)
 }
 
 fn instructions(text: &str) -> Result<Instructions, String> {
@@ -175,6 +191,7 @@ mod tests {
             ("BF_INSTRUCTIONS", "portable"),
             ("BF_ORDER", "slots"),
             ("BF_BY_PLACE", "1"),
+            ("BF_PATTERNS", "strides, mem-footprint"),
             ("BF_SHARING", "100"),
             ("BF_THREADS", "2"),
             ("BF_MAX_MEMORY", "3G"),
@@ -192,6 +209,7 @@ mod tests {
             instructions: Some(Instructions::Portable),
             order: Order::Slots,
             by_place: Some(true),
+            patterns: Some(Wanted { bytes: false, touches: true, strides: true }),
             sharing: Some(100),
             threads: Some(2),
             max_memory: Some(3 << 30),
@@ -220,6 +238,7 @@ mod tests {
             ("BF_MAX_MEMORY", "1 GB"),
             ("BF_CHECKPOINT", "-1"),
             ("BF_SAMPLE", "2"),
+            ("BF_PATTERNS", "strides,bytes"),
             ("BF_SHARING", "-1"),
             ("BF_STOP", "yes"),
             ("BF_PROFIEL", "x"),
@@ -232,6 +251,7 @@ mod tests {
             "BF_MAX_SET_BITS: 25 is not in 0..=24, ignored",
             "BF_MAX_WAYS: \"many\" is no number, ignored",
             "BF_ORDER: \"random\" is neither time nor slots, ignored",
+            "BF_PATTERNS: \"bytes\" is none of unique-bytes, mem-footprint, strides, none, ignored",
             "BF_PROFIEL: no variable of bf, ignored",
             "BF_SAMPLE: a sampling rate of 2 is not in 1/1048576..=1, ignored",
             "BF_SHARING: \"-1\" is no number, ignored",

@@ -4,7 +4,7 @@ use crate::places::{Copied, Interned};
 use crate::process::lock;
 use crate::{decode, log, process};
 use bf_abi::{ABI_VERSION, Entry, Module, Segment};
-use bf_collect::{Item, Shape};
+use bf_collect::{Item, Shape, Wanted};
 use bf_profile::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char};
@@ -32,12 +32,16 @@ pub struct Known {
     numbers: BTreeMap<String, u32>,
     /// Whether a module asked for histograms by place in the source.
     pub by_function: bool,
+    /// The access patterns that modules asked for.
+    pub patterns: Wanted,
     /// By address of the module.
     modules: BTreeMap<usize, Tables>,
     places: Interned,
     /// By number of a segment, from 1 up: the form of its records, and its callee.
     segments: Vec<(Arc<Shape>, u32)>,
     segment_numbers: BTreeMap<(Arc<Shape>, u32), u32>,
+    /// By number of a segment: the sites of its steps. Only where segments are told apart.
+    sites: BTreeMap<u32, Vec<u32>>,
 }
 
 /// What a module's segments refer to.
@@ -58,10 +62,12 @@ impl Known {
             callees: Vec::new(),
             numbers: BTreeMap::new(),
             by_function: false,
+            patterns: Wanted { bytes: false, touches: false, strides: false },
             modules: BTreeMap::new(),
             places: Interned::new(),
             segments: Vec::new(),
             segment_numbers: BTreeMap::new(),
+            sites: BTreeMap::new(),
         }
     }
 
@@ -125,7 +131,12 @@ pub unsafe fn register(module: *const Module) {
             },
         )
     };
-    if let Some(late) = process::missing(line_sizes, fields.max_set_bits, fields.max_ways) {
+    let patterns = Wanted {
+        bytes: fields.flags & Module::UNIQUE_BYTES != 0,
+        touches: fields.flags & Module::FOOTPRINT != 0,
+        strides: fields.flags & Module::STRIDES != 0,
+    };
+    if let Some(late) = process::missing(line_sizes, fields.max_set_bits, fields.max_ways, patterns) {
         log::remark(format!("{name} was loaded after recording began, too late for its {late}"));
     }
     // SAFETY:
@@ -135,6 +146,7 @@ pub unsafe fn register(module: *const Module) {
     let callees = callees.into_iter().map(|callee| known.intern(callee)).collect();
     known.modules.insert(module as usize, Tables { callees, places });
     known.by_function |= fields.flags & Module::BY_FUNCTION != 0;
+    known.patterns = known.patterns.or(patterns);
     known.names.insert(name);
     known.functions.extend(functions);
     known.line_sizes.extend(line_sizes);
@@ -154,7 +166,9 @@ pub fn forget(gone: impl Fn(usize) -> bool) {
 
 /// Numbers a segment seen for the first time, from 1 up; its `id` from now on.
 pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
-    let config = process::recorder().map(|recorder| recorder.session().config());
+    let recorder = process::recorder();
+    let apart = recorder.is_some_and(|recorder| recorder.wanted().strides);
+    let config = recorder.map(|recorder| recorder.session().config());
     let by_item = config.is_some_and(|config| config.by_item || config.tracked > 0);
     let known = &mut *lock(&KNOWN);
     let mut tables = known.modules.get_mut(&(segment.module as usize));
@@ -167,7 +181,17 @@ pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
     };
     // By content: a library that is loaded over and over adds nothing.
     let next = known.segments.len() as u32 + 1;
-    let shape = Arc::new(decode::shape(segment, entries, item));
+    let mut shape = decode::shape(segment, entries, item);
+    if apart {
+        // Strides are those of one instruction, so each segment has a number of its own.
+        shape = shape.of_segment(next);
+        let sites = entries.iter().map(|entry| match &mut tables {
+            Some(tables) => known.places.site(&mut tables.places, entry.site),
+            None => 0,
+        });
+        known.sites.insert(next, sites.collect());
+    }
+    let shape = Arc::new(shape);
     let number = *known.segment_numbers.entry((Arc::clone(&shape), callee)).or_insert(next);
     if number == next {
         known.segments.push((shape, callee));
@@ -184,6 +208,11 @@ pub fn places() -> Places {
 /// The form of the records of the segments of that number.
 pub fn shape(number: u32) -> Arc<Shape> {
     Arc::clone(&lock(&KNOWN).segments[number as usize - 1].0)
+}
+
+/// The site that a step of the segment of that number comes from, an index into the places.
+pub fn site(number: u32, step: usize) -> Option<u32> {
+    lock(&KNOWN).sites.get(&number)?.get(step)?.checked_sub(1)
 }
 
 /// The callee of the segments of that number; 0 if they have none, or their module never registered.

@@ -7,7 +7,7 @@ use crate::thread::{self, add_calls};
 use crate::{calipers, counters, log, memory, modules, quiet, slots, symbols, topology};
 use bf_collect::{Batch, Bucket, Config, Snapshot};
 use bf_profile::trace::{Access, Event, Header, Writer};
-use bf_profile::{Callee, Counters, EndReason, Meta, Places, Process, Profile};
+use bf_profile::{Callee, Counters, EndReason, Meta, Patterns, Places, Process, Profile};
 use std::ffi::{CStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -54,7 +54,7 @@ fn write_here(reason: &EndReason) {
 
 fn collect(identity: &Identity, reason: &EndReason) -> Process {
     let (mut calls, mut threads) = (Vec::new(), 0);
-    let mut snapshot;
+    let (mut snapshot, patterns);
     let extent = match reason {
         EndReason::Checkpoint | EndReason::Exec => Extent::Complete,
         _ => Extent::Everything,
@@ -75,15 +75,19 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         }
         recorder.settle();
         snapshot = recorder.session().snapshot(PATIENCE);
+        patterns = recorder.patterns().map_or_else(Patterns::default, |patterns| patterns.found(modules::site));
     } else {
         snapshot = Snapshot::empty(&process::config());
+        patterns = Patterns::default();
     }
     if snapshot.missing > 0 {
         log::remark(format!("{} stacks were busy at the end and are left out", snapshot.missing));
     }
     symbols::name(&mut snapshot.sharing);
     // Nobody else names places.
-    let named = process::config().by_item || snapshot.sharing.iter().any(|lines| !lines.lines.is_empty());
+    let named = process::config().by_item
+        || snapshot.sharing.iter().any(|lines| !lines.lines.is_empty())
+        || !patterns.strides.is_empty();
     let counters = counters::collect();
     Process {
         meta: Meta {
@@ -106,6 +110,7 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         counters,
         places: if named { modules::places() } else { Places::default() },
         items: snapshot.items.into_iter().filter(|lines| !lines.stacks.is_empty()).collect(),
+        patterns,
     }
 }
 

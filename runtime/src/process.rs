@@ -4,7 +4,7 @@ use crate::env::Options;
 use crate::helpers::{self, Helpers};
 use crate::names::{self, Facts};
 use crate::{calipers, checkpoint, fork, heap, log, memory, modules, output, quiet::Quiet, signals, slots, thread};
-use bf_collect::{Batch, Bucket, Config, Order, Session};
+use bf_collect::{Batch, Bucket, Config, Order, Patterns, Session, Wanted};
 use bf_profile::EndReason;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -42,6 +42,9 @@ pub struct Identity {
 pub struct Recorder {
     session: Session,
     trace: Option<Mutex<output::Trace>>,
+    /// If any are asked for.
+    patterns: Option<Mutex<Patterns>>,
+    wanted: Wanted,
     helpers: Helpers,
 }
 
@@ -58,6 +61,9 @@ impl Recorder {
 
     /// The thread on this slot ended.
     pub fn release_slot(&self, slot: u32) {
+        if let Some(patterns) = &self.patterns {
+            lock(patterns).end(slot);
+        }
         self.traced(|| self.session.release_slot(slot), |trace, ()| trace.released(slot));
     }
 
@@ -67,11 +73,24 @@ impl Recorder {
         if let Some(trace) = &mut trace {
             trace.batch(slot, batch, bucket);
         }
+        if let Some(patterns) = &self.patterns {
+            lock(patterns).feed(slot, batch, bucket);
+        }
         if self.helpers.take(self) {
             self.session.hand_over(slot, batch, bucket);
         } else {
             self.session.feed(slot, batch, bucket);
         }
+    }
+
+    /// The access patterns that are kept.
+    pub fn wanted(&self) -> Wanted {
+        self.wanted
+    }
+
+    /// The access patterns, if any are kept.
+    pub fn patterns(&self) -> Option<MutexGuard<'_, Patterns>> {
+        self.patterns.as_ref().and_then(lock_for)
     }
 
     /// Waits until everything that was fed is analysed, unless nothing goes on for too long.
@@ -379,8 +398,9 @@ pub fn config() -> Config {
 }
 
 /// What a module asks for that the running session does not keep, in words; `None` if there is nothing.
-pub fn missing(line_sizes: &[u32], max_set_bits: u32, max_ways: u32) -> Option<String> {
-    let config = recorder()?.session.config();
+pub fn missing(line_sizes: &[u32], max_set_bits: u32, max_ways: u32, patterns: Wanted) -> Option<String> {
+    let recorder = recorder()?;
+    let config = recorder.session.config();
     let options = options();
     let late = |size: &&u32| options.line_sizes.is_none() && !config.line_sizes.contains(size);
     let mut wishes: Vec<_> = line_sizes.iter().filter(late).map(|size| format!("-bf-line-size={size}")).collect();
@@ -389,6 +409,16 @@ pub fn missing(line_sizes: &[u32], max_set_bits: u32, max_ways: u32) -> Option<S
     }
     if max_ways > config.limits.max_ways {
         wishes.push(format!("-bf-max-ways={max_ways}"));
+    }
+    let kept = recorder.wanted;
+    for (asked, kept, name) in [
+        (patterns.bytes, kept.bytes, "unique-bytes"),
+        (patterns.touches, kept.touches, "mem-footprint"),
+        (patterns.strides, kept.strides, "strides"),
+    ] {
+        if asked && !kept && options.patterns.is_none() {
+            wishes.push(format!("-bf-{name}"));
+        }
     }
     if wishes.is_empty() { None } else { Some(wishes.join(" ")) }
 }
@@ -406,7 +436,9 @@ fn begin_recorder() -> &'static Recorder {
     let helpers = if helps { helpers::wanted() } else { 0 };
     let session = Session::new(config).limited_by(memory::full);
     let session = if helpers > 1 { session.apart() } else { session };
-    let fresh = Box::leak(Box::new(Recorder { session, trace, helpers: Helpers::new(helpers) }));
+    let wanted = options().patterns.unwrap_or_else(|| modules::with(|known| known.patterns));
+    let patterns = wanted.any().then(|| Mutex::new(Patterns::new(wanted, memory::full)));
+    let fresh = Box::leak(Box::new(Recorder { session, trace, patterns, wanted, helpers: Helpers::new(helpers) }));
     RECORDER.store(fresh, Ordering::Release);
     fresh
 }

@@ -16,20 +16,33 @@ pub const BF_OPTS: &str = "BF_OPTS";
 pub struct Help {
     /// With its leading dash, without `=`.
     pub name: &'static str,
-    /// Placeholder of the value, or empty.
+    /// Placeholder of the value, or empty; in brackets with its `=` if the option may stand without one.
     pub value: &'static str,
     /// One sentence.
     pub text: &'static str,
 }
 
+impl Help {
+    /// As manuals write it.
+    fn shown(&self) -> String {
+        let Self { name, value, .. } = self;
+        let equals = if value.is_empty() || value.starts_with('[') { "" } else { "=" };
+        format!("{name}{equals}{value}")
+    }
+}
+
 /// Every option of ours.
-pub const OPTIONS: [Help; 15] = [
+pub const OPTIONS: [Help; 19] = [
     Help { name: "-bf-include", value: "LIST", text: "Instrument only these functions: names by comma, or @FILE." },
     Help { name: "-bf-exclude", value: "LIST", text: "Do not instrument these functions: names by comma, or @FILE." },
     Help { name: "-bf-line-size", value: "LIST", text: "Cache line sizes to record, bytes by comma (default 64)." },
     Help { name: "-bf-max-set-bits", value: "N", text: "Exact for every power of two up to 2^N sets (default 16)." },
     Help { name: "-bf-max-ways", value: "N", text: "Exact for every associativity up to N ways (default 64)." },
     Help { name: "-bf-by-func", value: "", text: "Keep figures by function, loop and line (bf report --by)." },
+    Help { name: "-bf-unique-bytes", value: "", text: "Count the different bytes that are touched." },
+    Help { name: "-bf-mem-footprint", value: "", text: "Count how often each byte is touched, too." },
+    Help { name: "-bf-strides", value: "", text: "Count the strides of each load and store." },
+    Help { name: "-bf-reuse-dist", value: "[=KIND]", text: "Keep reuse distances in words of 8 bytes, too." },
     Help {
         name: "-bf-no-streams",
         value: "",
@@ -122,6 +135,7 @@ fn check(word: &OsStr) -> Result<(), BadOption> {
     let help =
         OPTIONS.iter().find(|option| option.name == name).ok_or_else(|| BadOption::Unknown(word.clone().into()))?;
     match (help.value.is_empty(), value) {
+        (false, None) if help.value.starts_with('[') => Ok(()),
         (false, None | Some("")) => Err(BadOption::NoValue(name_owned(), help.value)),
         (true, Some(_)) => Err(BadOption::Value(name_owned())),
         _ => Ok(()),
@@ -141,9 +155,9 @@ pub fn help(tool: Tool) -> String {
         Tool::Clang | Tool::ClangXx => {
             text += "Compiles as clang does, with every memory access instrumented; links the runtime.\n";
             text += "All arguments but these are passed on:\n\n";
-            for Help { name, value, text: what } in OPTIONS {
-                let option = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
-                let _ = writeln!(text, "  {option:<24} {what}");
+            for help in OPTIONS {
+                let option = help.shown();
+                let _ = writeln!(text, "  {option:<24} {}", help.text);
             }
             text += "\nThey may also stand in a response file (@FILE) or in BF_OPTS.\n";
             text += "BF_CLANG names another clang; its version must have a pass in lib/bf.\n";
@@ -164,9 +178,9 @@ mod tests {
 
     #[test]
     fn ours_are_taken_and_the_rest_stays() {
-        let mut list = words(&["-O2", "-bf-line-size=64,128", "a.c", "--bf-verbose", "-bogus"]);
+        let mut list = words(&["-O2", "-bf-line-size=64,128", "a.c", "--bf-verbose", "-bf-reuse-dist", "-bogus"]);
         let ours = take(&mut list).unwrap();
-        assert_eq!(ours.options, ["-bf-line-size=64,128", "--bf-verbose"]);
+        assert_eq!(ours.options, ["-bf-line-size=64,128", "--bf-verbose", "-bf-reuse-dist"]);
         assert!(!ours.disable);
         assert_eq!(list, words(&["-O2", "a.c", "-bogus"]));
     }
@@ -184,9 +198,9 @@ mod tests {
     fn every_option_is_in_the_manual_and_in_the_documentation() {
         let manual = include_str!("../man/bf-clang.1").replace('\\', "");
         let page = include_str!("../../docs/building.md");
-        for Help { name, value, .. } in OPTIONS {
-            assert!(manual.contains(name), "{name}");
-            let shown = if value.is_empty() { format!("| `{name}` |") } else { format!("| `{name}={value}` |") };
+        for help in OPTIONS {
+            assert!(manual.contains(help.name), "{}", help.name);
+            let shown = format!("| `{}` |", help.shown());
             assert!(page.contains(&shown), "{shown}");
         }
     }
@@ -198,6 +212,7 @@ mod tests {
             ("-bf-linesize=64", "unknown option '-bf-linesize=64'"),
             ("-bf-line-size", "option '-bf-line-size' needs a value, as in '-bf-line-size=LIST'"),
             ("-bf-max-ways=", "option '-bf-max-ways' needs a value, as in '-bf-max-ways=N'"),
+            ("-bf-strides=1", "option '-bf-strides' takes no value"),
             ("-bf-disable=1", "option '-bf-disable' takes no value"),
         ] {
             assert_eq!(take(&mut words(&[option])).unwrap_err().to_string(), message);

@@ -7,6 +7,7 @@ use crate::coherence::{Coherence, LineCoherence};
 use crate::counters::Counters;
 use crate::error::{Damage, Error};
 use crate::model::{ItemLines, ItemStack, LineData, Process, SampledLines, StackData};
+use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::section::{Kind, Section};
 use crate::sharing::{SharedLine, SharedLines};
@@ -29,6 +30,7 @@ pub(super) struct Parts {
     pub(super) counters: Option<Counters>,
     pub(super) places: Option<Places>,
     pub(super) items: Vec<ItemLines>,
+    pub(super) patterns: Option<Patterns>,
     /// Group and way of sampling of the last section of sampled line data.
     last: Option<(bool, u32)>,
 }
@@ -84,6 +86,12 @@ impl Assembly {
                 let parts = self.parts.entry(header.process).or_default();
                 if parts.places.replace(places).is_some() {
                     return Err(corrupt(Damage::Structure("the process has two tables of places")));
+                }
+            }
+            Some(Kind::Patterns) => {
+                let patterns = Patterns::decode_any(header.version, raw).map_err(corrupt)?;
+                if self.parts.entry(header.process).or_default().patterns.replace(patterns).is_some() {
+                    return Err(corrupt(Damage::Structure("the process has two sections of access patterns")));
                 }
             }
             Some(Kind::Items) => {
@@ -234,7 +242,7 @@ impl Parts {
     /// The process that head and lines make.
     pub(super) fn into_process(mut self) -> Process {
         let Head { meta, machine, uninstrumented, log, tags } = self.head.take().unwrap_or_default();
-        let Self { lines, sampled, coherence, sharing, counters, places, items, .. } = self;
+        let Self { lines, sampled, coherence, sharing, counters, places, items, patterns, .. } = self;
         let (counters, places) = (counters.unwrap_or_default(), places.unwrap_or_default());
         Process {
             meta,
@@ -249,6 +257,7 @@ impl Parts {
             counters,
             places,
             items,
+            patterns: patterns.unwrap_or_default(),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::coherence::LineCoherence;
 use crate::counters::Counters;
 use crate::error::{Damage, Error};
 use crate::model::{ItemLines, Process, Profile};
+use crate::patterns::Patterns;
 use crate::samples::{rich, sampled};
 use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
 use crate::sharing::SharedLines;
@@ -59,6 +60,12 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
             encode(&CoherentLines { line_bytes, max_set_bits, max_ways, slots }, &mut raw);
             encode(&"how sure", &mut raw);
             sections.section(Header { version: 2, ..header(Kind::Coherence, index, line_bytes) }, &raw).unwrap();
+        }
+        if process.patterns != Patterns::default() {
+            let mut raw = Vec::new();
+            encode(&process.patterns, &mut raw);
+            encode(&"where to", &mut raw);
+            sections.section(Header { version: 2, ..header(Kind::Patterns, index, 0) }, &raw).unwrap();
         }
         for data in &process.sharing {
             let &SharedLines { line_bytes, most, dropped_lines, dropped_accesses, ref lines } = data;

@@ -27,7 +27,8 @@ pub fn read(from: impl Read) -> Result<Profile, Error> {
                 | Kind::Sharing
                 | Kind::Counters
                 | Kind::Places
-                | Kind::Items,
+                | Kind::Items
+                | Kind::Patterns,
             ) => {
                 let raw = sections.unpack(&section)?;
                 assembly.add(&section, &raw)?;

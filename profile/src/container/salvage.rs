@@ -7,6 +7,7 @@ use super::assemble::{Assembly, Parts};
 use crate::error::{Damage, Error, Place};
 use crate::merge::merge;
 use crate::model::{Process, Profile};
+use crate::patterns::Patterns;
 use crate::section::{FILE_HEADER, Format, Header, Kind, SECTION_HEADER, Section, find_header};
 use crate::wire::Head;
 
@@ -163,6 +164,10 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
     let mut process = parts.into_process();
     for tag in process.tags.len() as u32..tags {
         process.tags.push(if tag == 0 { String::new() } else { format!("tag-{tag}") });
+    }
+    if process.patterns.validate(process.tags.len(), process.places.sites.len()).is_err() {
+        lost.push(format!("the access patterns of process {index} name what is lost and are left out"));
+        process.patterns = Patterns::default();
     }
     if process.validate_by_place().is_err() {
         lost.push(format!("the figures by place of process {index} do not add up to what is left and are left out"));

@@ -6,6 +6,7 @@ use crate::coherence::LineCoherence;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::model::{ItemLines, LineData, Process, Profile, SampledLines};
+use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::section::{Format, Header, Kind, SectionWriter};
 use crate::sharing::{SharedLine, SharedLines};
@@ -35,7 +36,7 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
     let mut raw = Vec::new();
     for (process, index) in profile.processes.iter().zip(0..) {
         let Process { meta, machine, uninstrumented, log, tags, lines, sampled, .. } = process;
-        let Process { coherence, sharing, counters, places, items, .. } = process;
+        let Process { coherence, sharing, counters, places, items, patterns, .. } = process;
         raw.clear();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         sections.section(header(Kind::Head, index, 0), &raw)?;
@@ -63,6 +64,11 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
         }
         for data in items {
             write_items(&mut sections, header(Kind::Items, index, data.line_bytes), data, split)?;
+        }
+        if *patterns != Patterns::default() {
+            raw.clear();
+            encode(patterns, &mut raw);
+            sections.section(header(Kind::Patterns, index, 0), &raw)?;
         }
     }
     sections.finish(profile.processes.len() as u32)?;

@@ -1,0 +1,114 @@
+//! The bytes that a run touched and the strides of its instructions, in words.
+
+use crate::{
+    by,
+    output::{number, percent, table},
+};
+use bf_postproc::patterns::{self, Footprint, StrideCounts, StrideSite};
+use bf_profile::Profile;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Places with strides that the text names; the JSON names them all.
+const MOST_SITES: usize = 10;
+
+/// What was asked for when compiling or running; absent if it was not.
+#[derive(Debug, Serialize)]
+pub struct Patterns {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unique_bytes: Vec<Footprint>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strides: Option<Strides>,
+}
+
+/// Strides of the whole run, and of each place with its own.
+#[derive(Debug, Serialize)]
+struct Strides {
+    totals: StrideCounts,
+    /// Most accesses first.
+    sites: Vec<Site>,
+}
+
+#[derive(Debug, Serialize)]
+struct Site {
+    #[serde(flatten)]
+    site: StrideSite,
+    #[serde(flatten)]
+    counts: StrideCounts,
+}
+
+impl Patterns {
+    /// Of references with these tags, or of all.
+    pub fn new(profile: &Profile, tags: &[String]) -> Self {
+        let all = patterns::strides(profile, tags);
+        let strides = (!all.is_empty()).then(|| {
+            let totals = patterns::total(all.values());
+            let mut sites: Vec<_> = all.into_iter().map(|(site, counts)| Site { site, counts }).collect();
+            sites.sort_by_key(|site| std::cmp::Reverse(site.counts.accesses));
+            Strides { totals, sites }
+        });
+        Self { unique_bytes: patterns::footprints(profile, tags), strides }
+    }
+
+    /// The sections of a report.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if !self.unique_bytes.is_empty() {
+            text += "\nBytes touched (a touch is one byte of one access)\n";
+            self.unique_bytes.iter().for_each(|footprint| text += &footprint_text(footprint));
+        }
+        self.strides.iter().for_each(|strides| text += &strides.text());
+        text
+    }
+}
+
+fn footprint_text(footprint: &Footprint) -> String {
+    let Footprint { tag, bytes, touches, covering, missing } = footprint;
+    let tag = match tag.as_deref() {
+        None => String::new(),
+        Some("") => "without a tag: ".to_owned(),
+        Some(tag) => format!("tag {tag}: "),
+    };
+    let mut text = format!("  {tag}{} different bytes", number(*bytes));
+    if let Some(touches) = touches {
+        let parts: Vec<_> =
+            covering.iter().map(|cover| format!("{} % in {}", cover.percent, number(cover.bytes))).collect();
+        let _ = write!(text, ", {} touches: {}", number(*touches), parts.join(", "));
+    }
+    if *missing > 0 {
+        let _ = write!(text, "; too low: {} accesses are missing for want of memory", number(*missing));
+    }
+    text + "\n"
+}
+
+impl Strides {
+    fn text(&self) -> String {
+        let title =
+            "\nStrides, from each access of an instruction to its next in the same thread, in words of its size\n";
+        let header = ["loads and stores", "where", "bytes", "accesses", "0", "1", "2..64", "other", "back", "first"];
+        let mut rows: Vec<_> = self.sites.iter().take(MOST_SITES).map(Site::row).collect();
+        rows.push([["all", "", ""].map(str::to_owned).to_vec(), cells(&self.totals)].concat());
+        let more = self.sites.len().saturating_sub(MOST_SITES);
+        let rest = if more > 0 { format!("and {more} more places\n") } else { String::new() };
+        title.to_owned() + &table(header.map(str::to_owned).to_vec(), rows) + &rest
+    }
+}
+
+impl Site {
+    fn row(&self) -> Vec<String> {
+        let StrideSite { function, file, line, column, kind, bytes } = &self.site;
+        let place = by::place(file, *line);
+        let place = if *column > 0 { format!("{place}:{column}") } else { place };
+        [vec![format!("{kind} in {function}"), place, bytes.to_string()], cells(&self.counts)].concat()
+    }
+}
+
+/// How many accesses, and what part of them has which stride.
+fn cells(counts: &StrideCounts) -> Vec<String> {
+    let StrideCounts { accesses, zero, forward, other, backward, first } = counts;
+    let one = forward.get(&1).copied().unwrap_or_default();
+    let more = forward.values().sum::<u64>() - one;
+    let share = |count: u64| percent((*accesses > 0).then(|| count as f64 / *accesses as f64));
+    let shares = [*zero, one, more, *other, *backward, *first].map(share);
+    [vec![number(*accesses)], shares.to_vec()].concat()
+}

@@ -1,0 +1,249 @@
+//! Which bytes a run touched and how often, and in which steps its instructions went through memory.
+
+use std::collections::BTreeMap;
+
+use crate::query::is_wanted;
+use bf_profile::{Places, Process, Profile, Strides, Touched};
+use serde::Serialize;
+
+/// The different bytes that were touched, those of several processes added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Footprint {
+    /// Under this tag only; `None`: in the whole run.
+    pub tag: Option<String>,
+    /// How many.
+    pub bytes: u64,
+    /// How often they were touched, each access touching each of its bytes once. `None` if that was not recorded.
+    pub touches: Option<u64>,
+    /// How few of them have most of the touches; empty if that was not recorded.
+    pub covering: Vec<Cover>,
+    /// Accesses that are missing for want of memory: the figures are too low.
+    pub missing: u64,
+}
+
+/// The fewest bytes that together have so many of all touches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cover {
+    /// Percent of all touches.
+    pub percent: u32,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Percentages of touches that are answered.
+pub const PERCENT: [u32; 6] = [50, 75, 90, 95, 99, 100];
+
+/// The whole run, then each tag by name; with `tags` only those. Empty if nothing was recorded.
+#[must_use]
+pub fn footprints(profile: &Profile, tags: &[String]) -> Vec<Footprint> {
+    let mut all: BTreeMap<Option<&str>, (Footprint, BTreeMap<u64, u64>)> = BTreeMap::new();
+    for process in &profile.processes {
+        for part in &process.patterns.touched {
+            let Touched { tag, bytes, ref touches, missing } = *part;
+            if tag.map_or(!tags.is_empty(), |tag| !is_wanted(process, tags, tag)) {
+                continue;
+            }
+            let name = tag.map(|tag| process.tags.get(tag as usize).map_or("", String::as_str));
+            let (sum, counts) = all.entry(name).or_default();
+            sum.bytes += bytes;
+            sum.missing += missing;
+            touches.iter().for_each(|&(times, bytes)| *counts.entry(times).or_default() += bytes);
+        }
+    }
+    // One tag that nobody set is the whole.
+    let only = all.len() == 2 && all.contains_key(&Some(""));
+    all.into_iter()
+        .filter(|(name, _)| !(only && name.is_some()))
+        .map(|(name, (sum, counts))| {
+            let touches = counts.iter().map(|(times, bytes)| times * bytes).sum();
+            let known = !counts.is_empty();
+            Footprint {
+                tag: name.map(str::to_owned),
+                touches: known.then_some(touches),
+                covering: if known { covering(&counts, touches) } else { Vec::new() },
+                ..sum
+            }
+        })
+        .collect()
+}
+
+/// `counts`: bytes by how often they were touched, `all` times in all.
+fn covering(counts: &BTreeMap<u64, u64>, all: u64) -> Vec<Cover> {
+    let cover = |percent: u32| {
+        let wanted = (u128::from(all) * u128::from(percent)).div_ceil(100) as u64;
+        let (mut bytes, mut have) = (0, 0);
+        for (&times, &there) in counts.iter().rev() {
+            let more = (wanted - have).div_ceil(times).min(there);
+            bytes += more;
+            have = wanted.min(have + more * times);
+        }
+        Cover { percent, bytes }
+    };
+    PERCENT.map(cover).to_vec()
+}
+
+/// How far accesses are from the one before of the same instruction and thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StrideCounts {
+    /// All of them; the sum of the others.
+    pub accesses: u64,
+    /// At the same address.
+    pub zero: u64,
+    /// So many words forward, a word being as long as the access: 1 to 64, by number, none that did not occur.
+    pub forward: BTreeMap<u8, u64>,
+    /// Forward by anything else.
+    pub other: u64,
+    /// Backward.
+    pub backward: u64,
+    /// The first of their instruction in a thread.
+    pub first: u64,
+}
+
+impl StrideCounts {
+    fn add(&mut self, counts: &[(u8, u64)]) {
+        for &(stride, count) in counts {
+            self.accesses += count;
+            match stride {
+                0 => self.zero += count,
+                Strides::OTHER => self.other += count,
+                Strides::BACKWARD => self.backward += count,
+                Strides::FIRST => self.first += count,
+                words => *self.forward.entry(words).or_default() += count,
+            }
+        }
+    }
+}
+
+/// The loads or stores of one place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct StrideSite {
+    /// Name of the function that it was compiled into; "(unknown)" if nothing is known.
+    pub function: String,
+    /// Path of the source file; "" if unknown.
+    pub file: String,
+    /// 0 if unknown.
+    pub line: u32,
+    /// 0 if unknown.
+    pub column: u32,
+    /// `load` or `store`.
+    pub kind: &'static str,
+    /// Of each access: the word that strides are counted in.
+    pub bytes: u32,
+}
+
+impl StrideSite {
+    fn new(places: &Places, strides: &Strides) -> Self {
+        let kind = if strides.store { "store" } else { "load" };
+        let unknown = Self {
+            function: crate::attribution::UNKNOWN.to_owned(),
+            file: String::new(),
+            line: 0,
+            column: 0,
+            kind,
+            bytes: strides.bytes,
+        };
+        let found = strides.site.and_then(|index| Some((index, places.sites.get(index as usize)?)));
+        let Some((index, site)) = found else { return unknown };
+        let function = places.functions.get(places.compiled_into(index) as usize);
+        let function = function.map_or(unknown.function, |function| places.string(function.display).to_owned());
+        Self { function, file: places.string(site.file).to_owned(), line: site.line, column: site.column, ..unknown }
+    }
+}
+
+/// The strides of the loads and stores of each place under any of `tags`, or under all if there are none; empty if they were not
+/// recorded.
+#[must_use]
+pub fn strides(profile: &Profile, tags: &[String]) -> BTreeMap<StrideSite, StrideCounts> {
+    let mut all: BTreeMap<_, StrideCounts> = BTreeMap::new();
+    let of = |process: &Process, strides: &Strides| is_wanted(process, tags, strides.tag);
+    for process in &profile.processes {
+        for strides in process.patterns.strides.iter().filter(|strides| of(process, strides)) {
+            all.entry(StrideSite::new(&process.places, strides)).or_default().add(&strides.counts);
+        }
+    }
+    all
+}
+
+/// The sum of several.
+#[must_use]
+pub fn total<'a>(all: impl IntoIterator<Item = &'a StrideCounts>) -> StrideCounts {
+    let mut sum = StrideCounts::default();
+    for StrideCounts { accesses, zero, forward, other, backward, first } in all {
+        sum.accesses += accesses;
+        sum.zero += zero;
+        sum.other += other;
+        sum.backward += backward;
+        sum.first += first;
+        forward.iter().for_each(|(&words, &count)| *sum.forward.entry(words).or_default() += count);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bf_profile::Patterns;
+    use proptest::prelude::*;
+
+    fn process(tags: &[&str], touched: &[(Option<u32>, &[(u64, u64)])]) -> Process {
+        let touched = touched.iter().map(|&(tag, touches)| {
+            let bytes = touches.iter().map(|pair| pair.1).sum();
+            Touched { tag, bytes, touches: touches.to_vec(), missing: 0 }
+        });
+        Process {
+            tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
+            patterns: Patterns { touched: touched.collect(), strides: Vec::new() },
+            ..Process::default()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_fewest_bytes_that_have_so_many_touches(mut touches in proptest::collection::vec(1..40_u64, 1..60)) {
+            let mut counts = BTreeMap::new();
+            touches.iter().for_each(|&times| *counts.entry(times).or_default() += 1);
+            let all: u64 = touches.iter().sum();
+            touches.sort_unstable_by_key(|&times| std::cmp::Reverse(times));
+            for Cover { percent, bytes } in covering(&counts, all) {
+                let has = |bytes: u64| touches[..bytes as usize].iter().sum::<u64>() * 100 >= all * u64::from(percent);
+                prop_assert!(has(bytes) && !has(bytes - 1), "{percent} % in {bytes} bytes of {touches:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn processes_are_added_up_by_the_names_of_tags() {
+        let profile = Profile {
+            processes: vec![
+                process(&["", "a"], &[(None, &[(1, 4), (5, 1)]), (Some(0), &[(1, 3)]), (Some(1), &[(1, 1), (5, 1)])]),
+                process(&["", "b", "a"], &[(None, &[(1, 4)]), (Some(2), &[(1, 4)])]),
+            ],
+        };
+        let bytes = |tags: &[&str]| -> Vec<_> {
+            let tags: Vec<_> = tags.iter().map(|&tag| tag.to_owned()).collect();
+            footprints(&profile, &tags).into_iter().map(|one| (one.tag, one.bytes, one.touches)).collect()
+        };
+        let tag = |name: &str| Some(name.to_owned());
+        assert_eq!(bytes(&[]), [(None, 9, Some(13)), (tag(""), 3, Some(3)), (tag("a"), 6, Some(10))]);
+        assert_eq!(bytes(&["a"]), [(tag("a"), 6, Some(10))]);
+        assert_eq!(footprints(&Profile::default(), &[]), []);
+    }
+
+    #[test]
+    fn without_tags_there_is_the_whole_only() {
+        let profile = Profile { processes: vec![process(&[""], &[(None, &[(2, 2)]), (Some(0), &[(2, 2)])])] };
+        let [only] = footprints(&profile, &[]).try_into().unwrap();
+        assert_eq!((only.tag, only.bytes, only.touches), (None, 2, Some(4)));
+    }
+
+    #[test]
+    fn every_access_has_one_stride() {
+        let mut counts = StrideCounts::default();
+        counts.add(&[(0, 1), (1, 2), (64, 4), (Strides::OTHER, 8), (Strides::BACKWARD, 16), (Strides::FIRST, 32)]);
+        assert_eq!(counts.accesses, 63);
+        assert_eq!((counts.zero, counts.other, counts.backward, counts.first), (1, 8, 16, 32));
+        assert_eq!(counts.forward, BTreeMap::from([(1, 2), (64, 4)]));
+        let twice = total([&counts, &counts]);
+        assert_eq!((twice.accesses, twice.forward[&64]), (126, 8));
+    }
+}
