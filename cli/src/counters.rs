@@ -66,10 +66,10 @@ struct Intensity {
 }
 
 impl Executed {
-    /// Of a profile, with the caches of an answer.
-    pub fn new(profile: &Profile, answer: Option<&Answer>) -> Self {
+    /// Of what has one of these tags in a profile, or of all if there are none, with the caches of an answer.
+    pub fn new(profile: &Profile, tags: &[String], answer: Option<&Answer>) -> Self {
         let (mut totals, mut families) = (Values::new(), BTreeMap::<_, Values>::new());
-        for (name, value) in counters::totals(profile) {
+        for (name, value) in counters::totals(profile, tags) {
             match counters::family(name) {
                 None => drop(totals.insert(name.to_owned(), value)),
                 Some((family, member)) => {
@@ -78,7 +78,7 @@ impl Executed {
             }
         }
         let ratios = (!totals.is_empty()).then(|| ratios(&totals, answer));
-        Self { totals, families, functions: functions(profile), ratios }
+        Self { totals, families, functions: functions(profile, tags), ratios }
     }
 
     /// The sections of a report.
@@ -137,14 +137,14 @@ fn families_text(families: &BTreeMap<String, Values>) -> String {
     text
 }
 
-fn functions(profile: &Profile) -> Vec<Function> {
+fn functions(profile: &Profile, tags: &[String]) -> Vec<Function> {
     let of = |(function, values): (&bf_profile::CountedFunction, counters::Values<'_>)| Function {
         name: function.name.clone(),
         file: Some(function.file.clone()).filter(|file| !file.is_empty()),
         line: Some(function.line).filter(|&line| line > 0),
         counters: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
     };
-    let mut functions: Vec<_> = counters::by_function(profile).into_iter().map(of).collect();
+    let mut functions: Vec<_> = counters::by_function(profile, tags).into_iter().map(of).collect();
     functions.sort_by_key(|function| std::cmp::Reverse(get(&function.counters, "instructions")));
     functions
 }

@@ -125,7 +125,7 @@ fn report(loaded: &Loaded, asked: &Hierarchy) -> Result<Report, Failure> {
         schema: "bf.report/1",
         profiles: loaded.names(),
         processes: loaded.profile.processes.iter().map(process).collect(),
-        executed: counters::Executed::new(&loaded.profile, query.as_ref()),
+        executed: counters::Executed::new(&loaded.profile, &asked.tags, query.as_ref()),
         patterns: patterns::Patterns::new(&loaded.profile, &asked.tags),
         reuse_distance: reuse::distances(&loaded.profile),
         query,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bf_profile::{CountedFunction, Profile};
+use crate::query::is_wanted;
+use bf_profile::{CountItem, CountedFunction, Profile};
 
 /// Values by name of the counter.
 pub type Values<'a> = BTreeMap<&'a str, u64>;
@@ -14,11 +15,11 @@ pub fn family(name: &str) -> Option<(&str, &str)> {
     name.split_once('/')
 }
 
-/// Every counter, over all processes and tags; empty if nothing was counted.
+/// Every counter, over all processes, of what has one of these tags, or of all if there are none; empty if nothing was counted.
 #[must_use]
-pub fn totals(profile: &Profile) -> Values<'_> {
+pub fn totals<'a>(profile: &'a Profile, tags: &[String]) -> Values<'a> {
     let mut sums = Values::new();
-    for (name, value) in profile.processes.iter().flat_map(|process| process.counters.totals()) {
+    for (name, value) in by_function(profile, tags).into_values().flatten() {
         *sums.entry(name).or_default() += value;
     }
     sums
@@ -26,10 +27,12 @@ pub fn totals(profile: &Profile) -> Values<'_> {
 
 /// The same by function.
 #[must_use]
-pub fn by_function(profile: &Profile) -> BTreeMap<&CountedFunction, Values<'_>> {
+pub fn by_function<'a>(profile: &'a Profile, tags: &[String]) -> BTreeMap<&'a CountedFunction, Values<'a>> {
     let mut sums: BTreeMap<_, Values<'_>> = BTreeMap::new();
-    for counters in profile.processes.iter().map(|process| &process.counters) {
-        for item in &counters.items {
+    for process in &profile.processes {
+        let counters = &process.counters;
+        let wanted = |item: &&CountItem| is_wanted(process, tags, item.tag);
+        for item in counters.items.iter().filter(wanted) {
             let Some(function) = counters.functions.get(item.function as usize) else { continue };
             let sums = sums.entry(function).or_default();
             for (name, value) in counters.values(item) {
@@ -57,6 +60,7 @@ mod tests {
                     .map(|&(tag, function, n)| CountItem { tag, function, values: vec![(0, n)] })
                     .collect(),
             },
+            tags: vec![String::new(), "x".to_owned()],
             ..Process::default()
         };
         let processes = vec![
@@ -69,8 +73,9 @@ mod tests {
     #[test]
     fn functions_add_up_to_the_total() {
         let profile = profile();
-        assert_eq!(totals(&profile), Values::from([("loads", 15)]));
-        let functions: Vec<_> = by_function(&profile).into_iter().map(|(f, sums)| (f.name.as_str(), sums)).collect();
+        assert_eq!(totals(&profile, &[]), Values::from([("loads", 15)]));
+        assert_eq!(totals(&profile, &["x".to_owned()]), Values::from([("loads", 4)]));
+        let functions: Vec<_> = by_function(&profile, &[]).into_iter().map(|(f, sums)| (f.name.as_str(), sums)).collect();
         assert_eq!(functions, [("f", Values::from([("loads", 5)])), ("g", Values::from([("loads", 10)]))]);
     }
 

@@ -185,7 +185,10 @@ mod tests {
     use bf_profile::Patterns;
     use proptest::prelude::*;
 
-    fn process(tags: &[&str], touched: &[(Option<u32>, &[(u64, u64)])]) -> Process {
+    /// A tag, and pairs of touches and bytes.
+    type Part<'a> = (Option<u32>, &'a [(u64, u64)]);
+
+    fn process(tags: &[&str], touched: &[Part<'_>]) -> Process {
         let touched = touched.iter().map(|&(tag, touches)| {
             let bytes = touches.iter().map(|pair| pair.1).sum();
             Touched { tag, bytes, touches: touches.to_vec(), missing: 0 }

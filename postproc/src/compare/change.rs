@@ -129,7 +129,7 @@ fn figures(profile: &Profile, question: &Query) -> Result<Figures, QueryError> {
     }
     // Counts are kept by tag, but those of a program that is asked about one phase would only confuse.
     if question.tags.is_empty() {
-        let plain = counters::totals(profile).into_iter().filter(|(name, _)| counters::family(name).is_none());
+        let plain = counters::totals(profile, &[]).into_iter().filter(|(name, _)| counters::family(name).is_none());
         figures.extend(plain.map(|(name, value)| ((u8::MAX, name.to_owned()), value as f64)));
     }
     Ok(figures)
