@@ -75,7 +75,8 @@ mod tests {
         let profile = profile();
         assert_eq!(totals(&profile, &[]), Values::from([("loads", 15)]));
         assert_eq!(totals(&profile, &["x".to_owned()]), Values::from([("loads", 4)]));
-        let functions: Vec<_> = by_function(&profile, &[]).into_iter().map(|(f, sums)| (f.name.as_str(), sums)).collect();
+        let functions: Vec<_> =
+            by_function(&profile, &[]).into_iter().map(|(f, sums)| (f.name.as_str(), sums)).collect();
         assert_eq!(functions, [("f", Values::from([("loads", 5)])), ("g", Values::from([("loads", 10)]))]);
     }
 
