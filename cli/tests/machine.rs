@@ -87,6 +87,34 @@ fn latency_is_measured_drawn_and_written() {
     assert!(text.starts_with("size_bytes,level,ns,spread_ns,") && text.lines().count() == points.len() + 1, "{text}");
 }
 
+/// Where two runs differ, the command says by how much, and why if it can.
+#[test]
+fn runs_are_compared_figure_by_figure() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, far: f64| {
+        let document = serde_json::json!({
+            "schema": "bf.machine/1",
+            "machine": {"cpu": "x"},
+            "caches": [],
+            "latency": [{"size_bytes": 4096, "ns": 1.0, "spread_ns": 0.0, "stable": true}],
+            "c2c": [{"from": 0, "to": 1, "ns": far, "spread_ns": 0.1, "stable": true}],
+        });
+        fs::write(folder.path().join(name), document.to_string()).unwrap();
+    };
+    run("a.json", 30.0);
+    run("b.json", 148.0);
+    fs::write(folder.path().join("other.json"), "{\"schema\": \"bf.query/1\"}").unwrap();
+    let answer = json(&bf(folder.path(), &["machine", "compare", "a.json", "b.json", "--format", "json"]));
+    assert_eq!(answer["schema"], "bf.machine-compare/1");
+    let verdicts: Vec<_> = answer["figures"].as_array().unwrap().iter().map(|figure| &figure["verdict"]).collect();
+    assert_eq!(verdicts, ["agree", "differ"]);
+    let text = String::from_utf8(bf(folder.path(), &["machine", "compare", "a.json", "b.json"]).stdout).unwrap();
+    assert!(text.contains("the first two CPUs were 30; 148 ns from each other"), "{text}");
+    let (code_of, message) = failure(&bf(folder.path(), &["machine", "compare", "a.json", "other.json"]));
+    assert!(code_of == 1 && message.contains("other.json: it is no bf.machine/1 document"), "{message}");
+    assert_eq!(code(&bf(folder.path(), &["machine", "compare", "a.json"])), 2);
+}
+
 /// A hypervisor may move CPUs: how far apart they are is looked at before and after.
 #[test]
 fn coherence_is_measured_between_two_looks_at_where_the_cpus_are() {

@@ -47,6 +47,8 @@ pub enum What {
     Counters(CountersArguments),
     /// Everything, into one file that `--machine` takes
     All(AllArguments),
+    /// Say which figures of several runs agree within their spread, and why others do not
+    Compare(CompareArguments),
 }
 
 /// How to measure, and how to say it.
@@ -190,6 +192,16 @@ pub struct AllArguments {
     /// Greatest size; without: eight times the last cache, at least 64M and at most 1G
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub max_size: Option<usize>,
+}
+
+/// `bf machine compare`
+#[derive(Debug, Args)]
+pub struct CompareArguments {
+    /// What `bf machine all -o` wrote, of two runs or more
+    #[arg(value_name = "FILE.json", required = true, num_args = 2..)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// What counts.

@@ -3,7 +3,7 @@
 use super::{
     all,
     args::{BandwidthArguments, LatencyArguments, MachineArguments, Measuring, PlottedArguments, What},
-    counters,
+    compare, counters,
     plot::{Curve, Horizontal, Plot},
     progress::{Bar, MEASURING},
     tables,
@@ -63,6 +63,7 @@ pub fn command(arguments: &MachineArguments) -> Result<(), Failure> {
             })
         }
         What::Counters(arguments) => counters::command(arguments),
+        What::Compare(arguments) => compare::command(arguments),
         What::All(arguments) => {
             let document = all::measure(arguments)?;
             show(arguments.measuring.output.format, document, tables::all, |document| rows(&document.latency))

@@ -2,6 +2,7 @@
 
 mod all;
 pub mod args;
+mod compare;
 mod counters;
 mod doctor;
 mod figures;
