@@ -10,6 +10,8 @@
 //! ... at the start of each stretch of instructions: slots[i] += 1
 //! ```
 //!
+//! Before a call through a pointer it tells the runtime the target, which has further slots for them.
+//!
 //! What a slot's count stands for is said by its terms: it contributes `amount` times the count to the counter of that
 //! name. All figures of a program are such sums.
 
@@ -17,6 +19,9 @@ use core::ffi::c_char;
 
 /// `extern "C" fn() -> *mut u64`: the calling thread's slots, for a thread that has none yet.
 pub const SLOTS_SYMBOL: &str = "bf_slots";
+/// `extern "C" fn(*const Counting, function: u32, target: *const c_void)`: the function of that index among
+/// [`Counting::functions`], which has slots, is about to call what lies at `target`.
+pub const CALLED_SYMBOL: &str = "bf_called";
 /// `extern "C" fn(*mut Counting)`: called once per module by a constructor.
 pub const REGISTER_COUNTING_SYMBOL: &str = "bf_register_counting";
 

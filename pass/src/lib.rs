@@ -136,12 +136,12 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     let mut counter = (!options.no_counters).then(new_counter);
     for function in &functions {
         // All plans are made before anything is changed.
-        let slots = counter.as_ref().map_or_else(Vec::new, |counter| counter.plan(*function));
+        let plan = counter.as_ref().map_or_else(count::Plan::default, |counter| counter.plan(*function));
         let segments = if options.counters_only { Vec::new() } else { cutter.segments(*function) };
-        if !segments.is_empty() || !slots.is_empty() {
+        if !segments.is_empty() || !plan.is_empty() {
             emitter.keep_allocas_in_entry(*function);
         }
-        counts.slots += counter.as_mut().map_or(0, |counter| counter.write(*function, &slots));
+        counts.slots += counter.as_mut().map_or(0, |counter| counter.write(*function, &plan));
         let headers: Vec<_> = segments.iter().map(|segment| tables.segment(*function, segment)).collect();
         // Last first: a split moves what follows in its block, which then is only the segment itself.
         for (segment, header) in segments.iter().zip(headers).rev() {

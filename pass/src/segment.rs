@@ -12,10 +12,11 @@ use crate::access::{Access, Classifier};
 use crate::llvm::{Analyses, Block, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
-const RUNTIME: [&str; 7] = [
+const RUNTIME: [&str; 8] = [
     bf_abi::FLUSH_SYMBOL,
     bf_abi::REGISTER_SYMBOL,
     bf_abi::counting::SLOTS_SYMBOL,
+    bf_abi::counting::CALLED_SYMBOL,
     bf_abi::counting::REGISTER_COUNTING_SYMBOL,
     "bf_start",
     "bf_stop",

@@ -34,6 +34,7 @@ mod alloc;
 mod bare;
 mod buffer;
 mod calipers;
+mod called;
 mod checkpoint;
 mod counters;
 mod decode;
@@ -65,6 +66,7 @@ mod unload;
 
 use bf_abi::Module;
 use bf_abi::counting::Counting;
+use std::ffi::c_void;
 
 #[global_allocator]
 static ALLOCATOR: memory::Allocator = memory::Allocator;
@@ -96,6 +98,16 @@ pub unsafe extern "C" fn bf_register_module(module: *const Module) {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn bf_slots() -> *mut u64 {
     thread::slots()
+}
+
+/// Called by instrumented code before it calls what lies at `target`: see `bf-abi`.
+///
+/// # Safety
+///
+/// `counting` follows the layout of `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bf_called(counting: *const Counting, function: u32, target: *const c_void) {
+    called::count(called::Call { counting: counting as u64, function: function.into(), target: target as u64 });
 }
 
 /// Called once per counted module by its constructor.

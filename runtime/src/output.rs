@@ -8,6 +8,7 @@ use crate::{calipers, counters, log, memory, modules, quiet, slots, symbols, top
 use bf_collect::{Batch, Bucket, Config, Snapshot};
 use bf_profile::trace::{Access, Event, Header, Writer};
 use bf_profile::{Callee, Counters, EndReason, Meta, Patterns, Places, Process, Profile};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -148,12 +149,16 @@ fn meta(identity: &Identity) -> Meta {
 /// Callees that no module defines, most calls first. Where no accesses are recorded, the counters tell.
 fn uninstrumented(calls: &[u64], counters: &Counters) -> Vec<Callee> {
     let counted = if slots::only() { counters::calls(counters).collect() } else { Vec::new() };
-    let mut callees: Vec<_> = modules::with(|known| {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    modules::with(|known| {
         let recorded = known.callees.iter().map(String::as_str).zip(calls.iter().copied());
-        let callees = recorded.chain(counted).filter(|&(name, calls)| calls > 0 && !known.functions.contains(name));
-        callees.map(|(name, calls)| Callee { name: name.to_owned(), calls }).collect()
+        let all = recorded.chain(counted).chain(counters::indirect(counters));
+        for (name, calls) in all.filter(|&(name, calls)| calls > 0 && !known.functions.contains(name)) {
+            *sums.entry(name.to_owned()).or_default() += calls;
+        }
     });
-    callees.sort_by(|a: &Callee, b| b.calls.cmp(&a.calls).then_with(|| a.name.cmp(&b.name)));
+    let mut callees: Vec<_> = sums.into_iter().map(|(name, calls)| Callee { name, calls }).collect();
+    callees.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.name.cmp(&b.name)));
     callees
 }
 

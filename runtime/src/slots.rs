@@ -3,6 +3,7 @@
 //! A thread adds to its own slots with plain instructions. Whoever wants to know reads them, and remembers what it read:
 //! the difference to the last reading belongs to the tag that was set in between.
 
+use crate::called::Call;
 use crate::process::lock;
 use crate::sink::Mode;
 use crate::{log, memory};
@@ -43,8 +44,9 @@ fn map(slots: usize) -> Option<*mut u64> {
 }
 
 /// The counters of a module, copied: it may be unloaded.
-#[derive(PartialEq, Eq)]
 pub struct Counted {
+    /// Where its tables are; 0 if they are gone.
+    address: usize,
     /// Number of its first slot.
     pub first: usize,
     /// Its slots.
@@ -57,11 +59,27 @@ pub struct Counted {
     pub strings: Vec<u8>,
 }
 
+/// A function that another called through a pointer.
+pub struct Target {
+    /// The number of the calls' slot.
+    pub slot: usize,
+    /// Index of the calling module.
+    pub module: usize,
+    /// Index of the calling function there.
+    pub function: u32,
+    /// Of the called function.
+    pub address: u64,
+    /// Its name, once it was looked up.
+    pub name: Option<String>,
+}
+
 /// Every counted module, and the counts.
 pub struct Counts {
     /// The modules; none has the same content as another.
     pub modules: Vec<Counted>,
-    /// Slots given to modules, and how many there can be.
+    /// The targets of indirect calls.
+    pub targets: Vec<Target>,
+    /// Slots given to modules and targets, and how many there can be.
     used: usize,
     room: usize,
     /// Whether all modules do nothing but count.
@@ -71,8 +89,35 @@ pub struct Counts {
 }
 
 /// A leaf of the lock order.
-static COUNTS: Mutex<Counts> =
-    Mutex::new(Counts { modules: Vec::new(), used: 0, room: MAX_SLOTS as usize, only: None, totals: Vec::new() });
+static COUNTS: Mutex<Counts> = Mutex::new(Counts {
+    modules: Vec::new(),
+    targets: Vec::new(),
+    used: 0,
+    room: MAX_SLOTS as usize,
+    only: None,
+    totals: Vec::new(),
+});
+
+impl Counts {
+    /// A slot for an indirect call; `None` if its module is not counted, or there is no more room.
+    pub fn target(&mut self, call: Call) -> Option<usize> {
+        let module = self.modules.iter().position(|module| module.address as u64 == call.counting)?;
+        if self.used >= self.room {
+            return None;
+        }
+        let (slot, function) = (self.used, call.function as u32);
+        self.used += 1;
+        self.targets.push(Target { slot, module, function, address: call.target, name: None });
+        Some(slot)
+    }
+}
+
+/// Notes that tables are `gone`.
+pub fn forget(gone: impl Fn(usize) -> bool) {
+    for module in counts().modules.iter_mut().filter(|module| gone(module.address)) {
+        module.address = 0;
+    }
+}
 
 /// What was counted so far, as far as threads have settled it.
 pub fn counts() -> MutexGuard<'static, Counts> {
@@ -111,6 +156,7 @@ pub unsafe fn register(counting: *mut Counting) {
     // - tables of as many elements as the counts say, of plain numbers
     let mut counted = unsafe {
         Counted {
+            address: (&raw const *counting) as usize,
             first: 0,
             slots: slice::from_raw_parts(counting.slots, counting.n_slots as usize).to_vec(),
             terms: slice::from_raw_parts(counting.terms, counting.n_terms as usize).to_vec(),
@@ -121,12 +167,14 @@ pub unsafe fn register(counting: *mut Counting) {
     let mut counts = counts();
     counts.only = Some(counting.flags & Counting::ONLY != 0 && counts.only != Some(false));
     // A library that is loaded over and over goes on where it was.
-    let known = counts.modules.iter().find(|known| {
+    let address = counted.address;
+    let known = counts.modules.iter_mut().find(|known| {
         (&known.slots, &known.terms, &known.functions, &known.strings)
             == (&counted.slots, &counted.terms, &counted.functions, &counted.strings)
     });
     if let Some(known) = known {
         counting.base = 8 * known.first as u64;
+        known.address = address;
     } else if counts.used + counted.slots.len() > counts.room {
         if counts.room < MAX_SLOTS as usize {
             // Where the others are, which nobody reads either.

@@ -35,23 +35,58 @@ pub fn name(sharing: &mut [SharedLines]) {
     }
 }
 
+/// Names of the functions that some addresses lie in; none for one that is in no function with a name.
+pub fn functions(addresses: &[u64]) -> BTreeMap<u64, String> {
+    let mapped = mapped();
+    let mut tables: Vec<Option<BTreeMap<u64, (u64, String)>>> = mapped.iter().map(|_| None).collect();
+    let mut names = BTreeMap::new();
+    for &address in addresses {
+        let within = |&(begin, end): &(u64, u64)| (begin..end).contains(&address);
+        let Some(at) = mapped.iter().position(|file| file.segments.iter().any(within)) else { continue };
+        let table = tables[at].get_or_insert_with(|| texts(&mapped[at]));
+        let found = table.range(..=address).next_back().filter(|(begin, (bytes, _))| address - **begin < *bytes);
+        names.extend(found.map(|(_, (_, name))| (address, name.clone())));
+    }
+    names
+}
+
+/// Functions by address: bytes and name. Of several names it has the first, those that begin with `_` last.
+fn texts(mapped: &Mapped) -> BTreeMap<u64, (u64, String)> {
+    let mut functions: BTreeMap<u64, (u64, String)> = BTreeMap::new();
+    let rank = |name: &str| (name.starts_with('_'), name.to_owned());
+    each_symbol(mapped, SymbolKind::Text, |address, bytes, name| {
+        let (known_bytes, known) = functions.entry(address).or_insert_with(|| (bytes, name.to_owned()));
+        *known_bytes = bytes.max(*known_bytes);
+        if rank(name) < rank(known) {
+            name.clone_into(known);
+        }
+    });
+    functions
+}
+
 /// Variables by address.
 fn symbols(mapped: &Mapped) -> BTreeMap<u64, SharedObject> {
-    let Ok(file) = File::open(&mapped.path) else { return BTreeMap::new() };
+    let mut variables = BTreeMap::new();
+    each_symbol(mapped, SymbolKind::Data, |address, bytes, name| {
+        variables.insert(address, SharedObject { kind: ObjectKind::Global, name: name.to_owned(), address, bytes });
+    });
+    variables
+}
+
+/// Gives `take` the symbols of one kind that have a length: address, bytes and name.
+fn each_symbol(mapped: &Mapped, kind: SymbolKind, mut take: impl FnMut(u64, u64, &str)) {
+    let Ok(file) = File::open(&mapped.path) else { return };
     // Only the tables: with debug information the rest may be large.
     let parts = ReadCache::new(file);
-    let Ok(file) = object::File::parse(&parts) else { return BTreeMap::new() };
+    let Ok(file) = object::File::parse(&parts) else { return };
     // A program that is not position-independent lies where it says.
     let base = if file.kind() == ObjectFileKind::Executable { 0 } else { mapped.base };
     let all = file.symbols().chain(file.dynamic_symbols());
-    let variables = all.filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.size() > 0);
-    variables
-        .filter_map(|symbol| {
-            let address = symbol.address().wrapping_add(base);
-            let name = symbol.name().ok()?.to_owned();
-            Some((address, SharedObject { kind: ObjectKind::Global, name, address, bytes: symbol.size() }))
-        })
-        .collect()
+    for symbol in all.filter(|symbol| symbol.kind() == kind && symbol.size() > 0) {
+        if let Ok(name) = symbol.name() {
+            take(symbol.address().wrapping_add(base), symbol.size(), name);
+        }
+    }
 }
 
 /// Read from the system: the loader's own list is behind a lock, which a thread that was interrupted may hold.

@@ -7,7 +7,7 @@ use crate::process::{self, lock};
 use crate::quiet::Quiet;
 use crate::recording::Extent;
 use crate::thread;
-use crate::{memory, modules, stack};
+use crate::{called, memory, modules, slots, stack};
 use bf_abi::Segment;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -64,6 +64,7 @@ unsafe extern "C" fn dlclose(library: *mut c_void) -> c_int {
 fn before() {
     process::init();
     drain();
+    on_a_stack(called::name);
     let copies = copies();
     lock(&GHOSTS).extend(copies);
     RUNNING.fetch_add(1, Ordering::Release);
@@ -76,22 +77,28 @@ fn after() {
     let mut ghosts = lock(&GHOSTS);
     if RUNNING.fetch_sub(1, Ordering::Release) == 1 {
         ghosts.clear();
-        modules::forget(|module| !mapped.iter().any(|range| range.contains(&module)));
+        let gone = |table: usize| !mapped.iter().any(|range| range.contains(&table));
+        called::forget();
+        slots::forget(gone);
+        modules::forget(gone);
     }
 }
 
 /// Reads all buffers.
 fn drain() {
     let Some(recorder) = process::recorder().filter(|_| !memory::lost()) else { return };
-    let stack = stack::Stack::new();
-    let work = || {
+    on_a_stack(|| {
         let registry = thread::registry();
         for thread in &registry.live {
             let mut inner = thread.inner();
             let extent = if inner.is_mine() { Extent::Mine } else { Extent::Complete };
             inner.drain(recorder, extent);
         }
-    };
+    });
+}
+
+fn on_a_stack(work: impl FnOnce()) {
+    let stack = stack::Stack::new();
     // SAFETY:
     // - the stack was made for this
     unsafe { stack::call(stack.top(), work) };

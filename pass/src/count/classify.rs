@@ -123,12 +123,19 @@ fn call(classifier: &Classifier, doing: &mut Doing, call: Value) {
     if call.opcode() == "invoke" {
         doing.always("invokes", 1);
     }
-    if call.callee().as_function().is_none() {
+    if is_indirect_call(call) {
         doing.always("calls_indirect", 1);
     }
     if let Some(callee) = declared_callee(call) {
         doing.always(&format!("calls_to/{}", callee.name()), 1);
     }
+}
+
+/// Whether it is a call through a pointer.
+pub(super) fn is_indirect_call(instruction: Value) -> bool {
+    instruction.instruction() == Instruction::Call
+        && !instruction.callee().is_inline_asm()
+        && instruction.callee().as_function().is_none()
 }
 
 /// Terminators. Which way a conditional branch goes is not known here.

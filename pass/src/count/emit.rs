@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 use std::ffi::CString;
 
-use bf_abi::counting::{Counting, SLOTS_SYMBOL};
+use bf_abi::counting::{CALLED_SYMBOL, Counting, SLOTS_SYMBOL};
 use bf_abi::{TLS_SYMBOL, Tls};
 
 use super::{Quantity, Slot};
@@ -20,6 +20,7 @@ pub(crate) struct Emitter<'a> {
     tls: Value,
     thread_local_address: (Value, Type),
     slots: (Value, Type),
+    called: (Value, Type),
     word: Type,
     pointer: Type,
 }
@@ -32,10 +33,14 @@ impl<'a> Emitter<'a> {
         let thread_local_address = module.intrinsic("llvm.threadlocal.address", &[pointer]);
         let slots_type = module.function_type(Some(pointer), &[]);
         let slots = module.function(&name(SLOTS_SYMBOL), slots_type);
+        let called_type = module.function_type(None, &[pointer, module.int_type(32), pointer]);
+        let called = module.function(&name(CALLED_SYMBOL), called_type);
+        called.add_attribute(module, Module::attribute_kind("nounwind"));
         for attribute in ["nounwind", "cold"] {
             slots.add_attribute(module, Module::attribute_kind(attribute));
         }
-        Self { module, with, counting, tls, thread_local_address, slots: (slots, slots_type), word, pointer }
+        let (slots, called) = ((slots, slots_type), (called, called_type));
+        Self { module, with, counting, tls, thread_local_address, slots, called, word, pointer }
     }
 
     /// Writes the slots of a function, whose first is number `first` of the module.
@@ -46,6 +51,16 @@ impl<'a> Emitter<'a> {
         let Some(run) = self.run(function) else { return };
         for (number, slot) in (first..).zip(slots) {
             self.count(function, run, number, slot);
+        }
+    }
+
+    /// Tells the runtime the targets of indirect calls of the function of that number.
+    pub(crate) fn indirect(&self, function: Value, calls: &[Value], number: u32) {
+        let builder = &self.with.builder;
+        for call in calls {
+            builder.before(*call, function);
+            let number = self.module.int(32, number.into());
+            builder.call(self.called.0, self.called.1, &[self.counting, number, call.callee()]);
         }
     }
 

@@ -76,6 +76,21 @@ pub(crate) struct Slot {
     line: u32,
 }
 
+/// What is to be counted in a function.
+#[derive(Default)]
+pub(crate) struct Plan {
+    slots: Vec<Slot>,
+    /// Calls through a pointer.
+    indirect: Vec<Value>,
+}
+
+impl Plan {
+    /// Whether nothing is.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
 /// Counts what a module's functions do.
 pub(crate) struct Counter<'a> {
     planner: Planner,
@@ -97,15 +112,16 @@ impl<'a> Counter<'a> {
         Self { planner: Planner { classifier: Classifier::new(module), analyses, mark, extra }, tables, emitter }
     }
 
-    /// The slots of a function, for [`Counter::write`]: nothing else may change it in between but other plans.
-    pub(crate) fn plan(&self, function: Value) -> Vec<Slot> {
-        self.planner.slots(function)
+    /// What to count in a function, for [`Counter::write`]: nothing else may change it in between but other plans.
+    pub(crate) fn plan(&self, function: Value) -> Plan {
+        self.planner.plan(function)
     }
 
     /// Writes the counting into a function; how many slots that took.
-    pub(crate) fn write(&mut self, function: Value, slots: &[Slot]) -> usize {
-        let Some(first) = self.tables.add(function, slots) else { return 0 };
+    pub(crate) fn write(&mut self, function: Value, Plan { slots, indirect }: &Plan) -> usize {
+        let Some((number, first)) = self.tables.add(function, slots) else { return 0 };
         self.emitter.function(function, slots, first);
+        self.emitter.indirect(function, indirect, number);
         slots.len()
     }
 
@@ -135,7 +151,7 @@ struct Ends {
 }
 
 impl Planner {
-    fn slots(&self, function: Value) -> Vec<Slot> {
+    fn plan(&self, function: Value) -> Plan {
         self.analyses.share_no_returns(function);
         let mut slots = Vec::new();
         let ends: Vec<_> =
@@ -146,7 +162,8 @@ impl Planner {
         self.branches(&ends, &mut slots);
         self.loops(&ends, &mut slots);
         slots.retain(|slot| slot.tally.terms().next().is_some());
-        slots
+        let calls = function.blocks().flat_map(Block::instructions).filter(|each| !each.is_marked(self.mark));
+        Plan { slots, indirect: calls.filter(|call| classify::is_indirect_call(*call)).collect() }
     }
 
     /// The stretches of a block.

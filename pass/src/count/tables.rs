@@ -43,8 +43,8 @@ impl Tables {
         offset
     }
 
-    /// Adds the slots of a function; the number of the first, or `None` if that would be more than there can be.
-    pub(crate) fn add(&mut self, function: Value, slots: &[super::Slot]) -> Option<u32> {
+    /// Adds a function with its slots; its number and that of the first slot, or `None` if that would be more than there can be.
+    pub(crate) fn add(&mut self, function: Value, slots: &[super::Slot]) -> Option<(u32, u32)> {
         if (self.slots.len() + slots.len()) as u64 > MAX_SLOTS {
             return None;
         }
@@ -62,7 +62,7 @@ impl Tables {
             self.slots.push(Slot { function, block: slot.block, line: slot.line, n_terms });
         }
         self.functions.push(described);
-        Some(first)
+        Some((self.functions.len() as u32 - 1, first))
     }
 
     /// Completes the [`Counting`] and adds a constructor that registers it.
