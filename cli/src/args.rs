@@ -108,7 +108,7 @@ pub struct ReportArguments {
     pub input: Input,
     #[command(flatten)]
     pub hierarchy: Hierarchy,
-    /// Break the figures down; for programs compiled with -bf-by-func or run with BF_BY_PLACE=1
+    /// Break the figures down; for programs compiled with -bf-by-func (with -bf-counters-only: functions) or run with BF_BY_PLACE=1
     #[arg(long, value_enum)]
     pub by: Option<ByArgument>,
     /// With --by: the figure that rows are sorted by, as JSON names them; without: misses of the last level

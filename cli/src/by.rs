@@ -10,9 +10,12 @@ use crate::{
 use bf_postproc::{
     Answer, Query,
     attribution::{Attribution, By, Figures, Key, attribute, totals},
+    counters,
 };
+use bf_profile::{CountedFunction, Profile};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Rows that are printed if the user does not say how many.
 const TOP: usize = 30;
@@ -95,17 +98,19 @@ pub fn attribution<'a>(
 }
 
 fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Breakdown, Failure> {
+    if by == By::Function && loaded.profile.processes.iter().all(|process| process.line_sizes().next().is_none()) {
+        return counted(loaded, arguments);
+    }
     let (attribution, machine) = attribution(loaded, &arguments.hierarchy)?;
     let answer = &attribution.answer;
-    let totals = Named::new(&totals(answer), answer);
-    let last = answer.levels.last().map_or_else(String::new, |level| format!("{}.misses", level.name));
-    let sort = arguments.sort.clone().unwrap_or(last);
-    if !totals.0.iter().any(|(name, _)| *name == sort) {
-        let names: Vec<_> = totals.0.iter().map(|(name, _)| name.as_str()).collect();
-        return Err(Failure::Usage(format!("there is no figure `{sort}`; there are {}", names.join(", "))));
-    }
+    let mut totals = Named::new(&totals(answer), answer);
     let rows = attribution.by(by).into_iter();
     let mut items: Vec<_> = rows.map(|(key, figures)| Item { key, figures: Named::new(&figures, answer) }).collect();
+    if by == By::Function {
+        add_counters(&loaded.profile, &arguments.hierarchy.tags, &mut totals, &mut items);
+    }
+    let last = answer.levels.last().map_or_else(String::new, |level| format!("{}.misses", level.name));
+    let sort = figure(arguments, last, &totals)?;
     let rank = |item: &Item| {
         let count = |name| std::cmp::Reverse(item.figures.get(name));
         (count(&sort), count("load_references"), count("store_references"))
@@ -122,6 +127,64 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
         items,
         levels: answer.levels.iter().map(|level| level.name.clone()).collect(),
     })
+}
+
+/// The figure to sort by: the one asked for, which must be there, or the usual one.
+fn figure(arguments: &ReportArguments, usual: String, totals: &Named) -> Result<String, Failure> {
+    let sort = arguments.sort.clone().unwrap_or(usual);
+    if totals.0.iter().any(|(name, _)| *name == sort) {
+        return Ok(sort);
+    }
+    let names: Vec<_> = totals.0.iter().map(|(name, _)| name.as_str()).collect();
+    Err(Failure::Usage(format!("there is no figure `{sort}`; there are {}", names.join(", "))))
+}
+
+/// The breakdown of a run that counted and kept no reuse distances.
+fn counted(loaded: &Loaded, arguments: &ReportArguments) -> Result<Breakdown, Failure> {
+    let tags = &arguments.hierarchy.tags;
+    let (mut totals, mut items) = (Named::default(), Vec::new());
+    add_counters(&loaded.profile, tags, &mut totals, &mut items);
+    if totals.0.is_empty() {
+        return Err(Failure::Failed("nothing was recorded or counted in this run".to_owned()));
+    }
+    let sort = figure(arguments, "instructions".to_owned(), &totals)?;
+    items.sort_by_cached_key(|item| std::cmp::Reverse(item.figures.get(&sort)));
+    Ok(Breakdown {
+        schema: "bf.report/1",
+        profiles: loaded.names(),
+        machine: None,
+        tags: tags.clone(),
+        by: By::Function,
+        sort,
+        totals,
+        items,
+        levels: Vec::new(),
+    })
+}
+
+/// Adds what functions executed to the rows of functions, and a row for each function that has none.
+fn add_counters(profile: &Profile, tags: &[String], totals: &mut Named, items: &mut Vec<Item>) {
+    let plain = |values: counters::Values<'_>| -> Vec<(String, u64)> {
+        let alone = values.into_iter().filter(|(name, _)| counters::family(name).is_none());
+        alone.map(|(name, value)| (name.to_owned(), value)).collect()
+    };
+    let sums = plain(counters::totals(profile, tags));
+    let none: Vec<_> = totals.0.iter().map(|(name, _)| (name.clone(), 0)).collect();
+    let columns = |values: Option<counters::Values<'_>>| -> Vec<(String, u64)> {
+        let found = Named(values.map(plain).unwrap_or_default());
+        sums.iter().map(|(name, _)| (name.clone(), found.get(name))).collect()
+    };
+    let mut functions = counters::by_function(profile, tags);
+    for Item { key, figures } in items.iter_mut() {
+        let (name, file) = (key.linkage_name.clone(), key.file.clone());
+        figures.0.extend(columns(functions.remove(&CountedFunction { name, file, line: key.line })));
+    }
+    for (function, values) in functions {
+        let CountedFunction { name, file, line } = function.clone();
+        let key = Key { name: name.clone(), linkage_name: name, file, line, ..Key::default() };
+        items.push(Item { key, figures: Named([none.clone(), columns(Some(values))].concat()) });
+    }
+    totals.0.extend(sums);
 }
 
 /// Where a row is, for people: the last parts of its path.
@@ -147,6 +210,18 @@ fn name(key: &Key, by: By) -> String {
     }
 }
 
+/// The counters that stand in the table: the one that it is sorted by, and the usual ones where there is nothing else.
+fn shown_counters(breakdown: &Breakdown) -> Vec<&str> {
+    const USUAL: [&str; 7] = ["entries", "instructions", "loads", "stores", "flops", "int_ops", "calls"];
+    let sort = breakdown.sort.as_str();
+    let is_counter = !sort.contains('.') && !sort.ends_with("_references");
+    let mut shown = if breakdown.levels.is_empty() { USUAL.to_vec() } else { Vec::new() };
+    if is_counter && !shown.contains(&sort) {
+        shown.push(sort);
+    }
+    shown
+}
+
 fn text(breakdown: &Breakdown, top: usize) -> String {
     let mut text = format!("{}\n", breakdown.profiles.join(" "));
     text += &breakdown.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}\n"));
@@ -161,13 +236,20 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
         }
         .to_owned(),
         "where".to_owned(),
-        "references".to_owned(),
     ];
+    if !breakdown.levels.is_empty() {
+        header.push("references".to_owned());
+    }
     for level in &breakdown.levels {
         header.extend([format!("{level} misses"), "of all".to_owned(), format!("{level} write-backs")]);
     }
+    let counters = shown_counters(breakdown);
+    header.extend(counters.iter().map(|name| name.replace('_', " ")));
     let cells = |figures: &Named| {
-        let mut cells = vec![number(figures.get("load_references") + figures.get("store_references"))];
+        let mut cells = Vec::new();
+        if !breakdown.levels.is_empty() {
+            cells.push(number(figures.get("load_references") + figures.get("store_references")));
+        }
         for level in &breakdown.levels {
             let (misses, name) = (figures.get(&format!("{level}.misses")), format!("{level}.misses"));
             let all = breakdown.totals.get(&name);
@@ -176,6 +258,7 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
             let writebacks = figures.0.iter().find(|(name, _)| *name == format!("{level}.writebacks"));
             cells.push(writebacks.map_or_else(|| "-".to_owned(), |&(_, count)| number(count)));
         }
+        cells.extend(counters.iter().map(|name| number(figures.get(name))));
         cells
     };
     let line = |name: String, place: String, figures: &Named| [vec![name, place], cells(figures)].concat();

@@ -8,14 +8,13 @@ use crate::quiet::Quiet;
 use crate::slots::{Target, counts};
 use crate::tls::Cursor;
 use crate::{log, memory, process, symbols};
-use bf_abi::counting::Counting;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Who calls whom.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// Address of the calling module's [`Counting`].
+    /// Address of the calling module's [`bf_abi::counting::Counting`].
     pub counting: u64,
     /// Index of the calling function there.
     pub function: u64,

@@ -419,3 +419,60 @@ fn on_request() {
         check(source, flags, &[], "scalars types/load.scalar.int.32=0 mix/fmul.f64=0 deps/load->fmul=0 vector_ops=0");
     }
 }
+
+#[test]
+fn by_function_in_a_report() {
+    let source = r#"
+        #define KEPT __attribute__((noinline))
+        static volatile double d;
+        KEPT double compute(double x, long n) { for (long k = 0; k < n; k++) x = x * 1.5 + n; return x; }
+        KEPT void touch(long n) { for (long k = 0; k < n; k++) d = d + 1; }
+        int main(void) { touch(10); d = compute(2, 100); touch(3); return 0; }"#;
+    for flags in [["-O1", "-g", "-bf-by-func"], ["-O1", "-g", "-bf-counters-only"]] {
+        let sandbox = Sandbox::new();
+        sandbox.c(source, &flags);
+        let _ = succeed(&mut sandbox.program("a.out"));
+        let files = sandbox.profile_files();
+        let report = |sort: &str| {
+            let caches = ["--cache", "L1=32K:8", "--cache", "L2=1M:16"];
+            sandbox
+                .bf(&[&["report", files[0].to_str().unwrap(), "--by", "function", "--sort", sort], &caches[..]]
+                    .concat())
+        };
+        let answer = report("flops");
+        let items = answer["items"].as_array().unwrap();
+        let names: Vec<_> = items.iter().map(|item| item["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["compute", "touch", "main"]);
+        let column = |name: &str| items.iter().map(|item| item[name].as_u64().unwrap()).collect::<Vec<_>>();
+        assert_eq!(column("flops"), [200, 13, 0]);
+        assert_eq!(column("loads"), [0, 13, 0]);
+        assert_eq!(column("entries"), [1, 2, 1]);
+        assert_eq!(column("calls"), [0, 0, 3]);
+        let recorded = flags[2] == "-bf-by-func";
+        assert_eq!(answer["totals"].get("L2.misses").is_some(), recorded);
+        if recorded {
+            assert_eq!(column("load_references"), [0, 13, 0]);
+        }
+        for (name, total) in answer["totals"].as_object().unwrap() {
+            assert_eq!(column(name).iter().sum::<u64>(), total.as_u64().unwrap(), "{name}");
+        }
+        assert_eq!(report("loads")["items"][0]["name"], "touch");
+    }
+}
+
+#[test]
+fn a_report_counts_the_tags_asked_for() {
+    let source = r#"
+        #include <bf.h>
+        static volatile double d;
+        __attribute__((noinline)) void work(long n) { for (long k = 0; k < n; k++) d = d + 1; }
+        int main(void) { work(1); bf_tag("a"); work(10); bf_tag("b"); work(100); return 0; }"#;
+    let sandbox = Sandbox::new();
+    sandbox.c(source, &["-O1"]);
+    let _ = succeed(&mut sandbox.program("a.out"));
+    let files = sandbox.profile_files();
+    for (tags, flops) in [(&[][..], 111), (&["--tag", "a"], 10), (&["--tag", "a", "--tag", "b"], 110)] {
+        let report = sandbox.bf(&[&["report", files[0].to_str().unwrap()], tags].concat());
+        assert_eq!(report["totals"]["flops"], flops);
+    }
+}
