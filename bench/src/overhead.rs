@@ -1,4 +1,4 @@
-//! What each option of the compiler costs by itself, as a ratio to the native program.
+//! What each option of the compiler costs by itself.
 
 use crate::{median, table};
 use anyhow::{Context as _, Result, ensure};
@@ -28,42 +28,69 @@ const COUNTING: [&[&str]; 6] = [
     &["-bf-types", "-bf-inst-mix", "-bf-inst-deps", "-bf-vectors"],
 ];
 
-/// Prints the table.
+/// Programs that record, each with its argument: less of the same, because recording takes longer.
+const RECORDED: [(&str, &str); 3] = [("stencil", "4"), ("matmul", "1"), ("lookup", "1")];
+
+/// Options that keep more than reuse distances of lines.
+const RECORDING: [&str; 5] = ["-bf-unique-bytes", "-bf-mem-footprint", "-bf-strides", "-bf-reuse-dist", "-bf-by-func"];
+
+/// Prints two tables: of counting as a ratio to the native program, and of what is recorded besides reuse distances as a ratio to
+/// recording those.
 ///
 /// # Errors
 /// A program does not build or fails, or there is none of a given name.
 pub fn run(args: &Args, rounds: usize) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let chosen = |name: &str| args.programs.is_empty() || args.programs.iter().any(|program| program == name);
-    let programs: Vec<_> = PROGRAMS.iter().filter(|(name, _)| chosen(name)).collect();
-    ensure!(!programs.is_empty(), "no such program; there are {}", PROGRAMS.map(|(name, _)| name).join(", "));
-    let mut header = vec!["program", "native s"];
-    let names: Vec<_> = COUNTING.iter().map(|options| name(options)).collect();
-    header.extend(names.iter().map(String::as_str));
+    let known = PROGRAMS.iter().any(|(name, _)| chosen(name));
+    ensure!(known, "no such program; there are {}", PROGRAMS.map(|(name, _)| name).join(", "));
+    let counting: Vec<_> = COUNTING.iter().map(|options| [&["-bf-counters-only"], *options].concat()).collect();
+    let recording: Vec<_> = RECORDING.iter().map(|option| vec![*option]).collect();
+    let native = (Build::Native, Vec::new());
+    for (programs, first, options) in
+        [(&PROGRAMS[..], native, counting), (&RECORDED[..], (Build::Bf, Vec::new()), recording)]
+    {
+        let programs: Vec<_> = programs.iter().filter(|(name, _)| chosen(name)).copied().collect();
+        let builds: Vec<_> =
+            [first].into_iter().chain(options.into_iter().map(|options| (Build::Bf, options))).collect();
+        println!("{}", ratios(&programs, &builds, rounds, folder.path())?);
+    }
+    Ok(())
+}
+
+/// CPU time of programs built in several ways, as ratios to the first.
+fn ratios(
+    programs: &[(&str, &str)],
+    builds: &[(Build, Vec<&str>)],
+    rounds: usize,
+    folder: &Path,
+) -> Result<comfy_table::Table> {
+    let names: Vec<_> = builds.iter().map(|(build, options)| name(*build, options)).collect();
+    let first = format!("{} s", names[0]);
+    let header: Vec<_> = ["program", &first].into_iter().chain(names[1..].iter().map(String::as_str)).collect();
     let mut table = table(&header);
     for (name, argument) in programs {
         eprintln!("measuring {name}");
-        let native = build(name, Build::Native, &[], folder.path())?;
-        let counting = COUNTING.iter().map(|options| build(name, Build::Bf, options, folder.path()));
-        let all: Vec<_> = [Ok(native)].into_iter().chain(counting).collect::<Result<_>>()?;
+        let all = builds.iter().map(|(build, options)| self::build(name, *build, options, folder));
+        let all: Vec<_> = all.collect::<Result<_>>()?;
         let mut seconds = vec![Vec::new(); all.len()];
         for _ in 0..rounds {
             for (seconds, program) in seconds.iter_mut().zip(&all) {
-                seconds.push(measure(program, argument, folder.path())?);
+                seconds.push(measure(program, argument, folder)?);
             }
         }
         let medians: Vec<_> = seconds.into_iter().map(median).collect();
         let ratios = medians[1..].iter().map(|seconds| format!("{:.2}", seconds / medians[0]));
         table.add_row([(*name).to_owned(), format!("{:.2}", medians[0])].into_iter().chain(ratios));
     }
-    println!("{table}");
-    Ok(())
+    Ok(table)
 }
 
-fn name(options: &[&str]) -> String {
+fn name(build: Build, options: &[&str]) -> String {
     match options {
-        [] => "-bf-counters-only".to_owned(),
-        [option] => format!("+ {option}"),
+        [] => build.name().to_owned(),
+        ["-bf-counters-only", option] => format!("+ {option}"),
+        [option] => (*option).to_owned(),
         _ => "+ all four".to_owned(),
     }
 }
@@ -81,7 +108,7 @@ fn build(name: &str, build: Build, options: &[&str], folder: &Path) -> Result<Pa
         _ => drop(cc.args(["-O3", "-march=haswell", concat!(env!("CARGO_MANIFEST_DIR"), "/programs/dense.c")])),
     }
     if build == Build::Bf {
-        cc.arg("-bf-counters-only").args(options);
+        cc.args(options);
     }
     let output = cc.arg("-o").arg(&program).output()?;
     ensure!(output.status.success(), "{cc:?} failed: {}", String::from_utf8_lossy(&output.stderr));

@@ -15,7 +15,6 @@ use bf_postproc::{
 use bf_profile::{CountedFunction, Profile};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// Rows that are printed if the user does not say how many.
 const TOP: usize = 30;
