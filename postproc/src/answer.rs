@@ -279,7 +279,7 @@ impl LevelCounts {
     }
 
     /// Write-backs and the dirty lines left, where no cache takes a dirty line from another.
-    fn dirty(&self) -> Option<(Figure, u64)> {
+    pub(crate) fn dirty(&self) -> Option<(Figure, u64)> {
         let own = self.sharing().is_none() && self.counts.lost == 0 && self.counts.model != Model::Composed;
         own.then_some((self.counts.writebacks, self.counts.resident_dirty))
     }

@@ -27,6 +27,8 @@ pub struct CurvePoint {
 /// A working set: once a cache holds it, the misses fall.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Knee {
+    /// The greatest power of two at which nothing of it is held yet, bytes.
+    pub from_bytes: u64,
     /// The least power of two at which the fall is complete, bytes.
     pub size_bytes: u64,
     /// Miss ratio of a cache too small for it.
@@ -75,10 +77,10 @@ pub fn knees(curve: &[CurvePoint]) -> Vec<Knee> {
     for pair in curve.windows(2) {
         let now = falls(pair);
         if now {
-            let (size_bytes, below) = (pair[1].size_bytes, pair[1].miss_ratio);
+            let (from_bytes, size_bytes, below) = (pair[0].size_bytes, pair[1].size_bytes, pair[1].miss_ratio);
             match knees.last_mut() {
                 Some(knee) if previous => *knee = Knee { size_bytes, below, ..*knee },
-                _ => knees.push(Knee { size_bytes, above: pair[0].miss_ratio, below }),
+                _ => knees.push(Knee { from_bytes, size_bytes, above: pair[0].miss_ratio, below }),
             }
         }
         previous = now;
@@ -98,7 +100,7 @@ mod tests {
         let profile = replay(text.as_bytes(), "t", 0, &Options::default()).unwrap().profile;
         let (line, points) = curve(&profile).unwrap();
         assert_eq!((line, points.len(), points[0].miss_ratio), (64, 5, 1.0));
-        assert_eq!(knees(&points), [Knee { size_bytes: 1024, above: 1.0, below: 0.1 }]);
+        assert_eq!(knees(&points), [Knee { from_bytes: 512, size_bytes: 1024, above: 1.0, below: 0.1 }]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod counters;
 pub mod curve;
 
 pub mod error;
+pub mod explore;
 pub mod hashed;
 pub mod machine;
 pub mod patterns;
@@ -30,6 +31,7 @@ pub mod spec;
 pub mod stack;
 pub mod sweep;
 pub mod table;
+mod units;
 
 pub use answer::{Answer, LevelAnswer, Spread};
 pub use error::{MachineError, QueryError, SpecError};

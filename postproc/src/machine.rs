@@ -131,7 +131,7 @@ pub fn presets(text: &str, origin: &str) -> Result<Presets, MachineError> {
 }
 
 /// What is wrong with a TOML text, without the excerpt that the reader would draw below it.
-fn on_one_line(text: &str, error: &toml::de::Error) -> String {
+pub(crate) fn on_one_line(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim().replace('\n', ", ");
     match error.span().and_then(|span| text.get(..span.start)) {
         Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),

@@ -2,15 +2,13 @@
 
 use crate::{
     answer::{self, Answer, Context, LevelAnswer, LevelCounts, UnitCounts},
-    compose::{self, Composer},
     error::{QueryError, SpecError},
-    sampled::SampledLevel,
     share::{self, Share, ShareError},
-    sharing::Sharing,
     spec::{Cache, Scope, Shape},
-    stack::{Counts, Figure, Level, Model},
+    stack::{Counts, Figure},
+    units::{self, Unit, UnitOf},
 };
-use bf_profile::{LineCoherence, LineData, Owner, Process, Profile, SampledLines};
+use bf_profile::{Process, Profile};
 
 /// What is asked of a profile.
 #[derive(Clone, Debug, Default)]
@@ -32,11 +30,23 @@ pub struct Query {
 /// A cache that cannot be, or a question that the profile was not recorded for.
 pub fn query(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
     let shapes = shapes(profile, &query.levels)?;
-    let asker = Asker::new(profile, &shapes, query)?;
+    check(profile, query)?;
+    let capacities = capacities(&shapes);
     let mut processes = Vec::new();
     for process in &profile.processes {
-        processes.push(asker.process(process)?);
+        let mut levels = Vec::new();
+        for (shape, &capacity) in shapes.iter().zip(&capacities) {
+            let share = query.shares.iter().find(|share| share.level == shape.name);
+            levels.push(units::count(process, shape, capacity, share, &query.tags)?);
+        }
+        let levels: Vec<_> = levels.iter().map(Option::as_deref).collect();
+        processes.push(chain(process, &shapes, &levels)?);
     }
+    Ok(answer(profile, &shapes, query, &processes))
+}
+
+/// The answer, from what each process has of it.
+pub(crate) fn answer(profile: &Profile, shapes: &[Shape], query: &Query, processes: &[ProcessCounts]) -> Answer {
     let references = [0, 1].map(|kind| processes.iter().map(|process| process.references[kind]).sum::<u64>());
     let last = shapes.len() - 1;
     let levels = shapes.iter().enumerate().map(|(index, shape)| {
@@ -53,7 +63,7 @@ pub fn query(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
         };
         LevelAnswer::new(shape, &sum, context)
     });
-    Ok(Answer {
+    Answer {
         schema: answer::SCHEMA,
         profiles: Vec::new(),
         machine: None,
@@ -64,7 +74,7 @@ pub fn query(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
         load_references: references[0],
         store_references: references[1],
         levels: levels.collect(),
-    })
+    }
 }
 
 /// Line sizes that the profile holds, ascending.
@@ -93,84 +103,6 @@ pub fn answerable(profile: &Profile, caches: &[Cache]) -> (Vec<Cache>, Vec<Query
         }
     }
     (kept, refused)
-}
-
-/// The stacks of one line size in one process.
-enum Lines<'a> {
-    Whole(&'a LineData, Option<&'a LineCoherence>),
-    Sampled(&'a SampledLines),
-}
-
-impl<'a> Lines<'a> {
-    fn of(process: &'a Process, line: u32) -> Option<Self> {
-        let coherence = process.coherence.iter().find(|data| data.line_bytes == line);
-        let whole = process.lines.iter().find(|data| data.line_bytes == line);
-        let whole = whole.map(|data| Self::Whole(data, coherence));
-        whole.or_else(|| process.sampled.iter().find(|data| data.line_bytes == line).map(Self::Sampled))
-    }
-
-    /// Whose references were counted.
-    fn owners(&self) -> Vec<Owner> {
-        let mut owners: Vec<Owner> = match self {
-            Self::Whole(data, _) => data.stacks.iter().map(|stack| stack.owner).collect(),
-            Self::Sampled(data) => data.references.iter().map(|references| references.owner).collect(),
-        };
-        owners.sort_unstable();
-        owners.dedup();
-        owners
-    }
-}
-
-/// A cache made ready to be asked about such stacks.
-enum Rule<'a> {
-    Whole(Level, &'a LineData, Option<&'a LineCoherence>),
-    Sampled(SampledLevel<'a>),
-    Composed(Level, Composer),
-}
-
-impl<'a> Rule<'a> {
-    fn new(shape: &Shape, capacity_lines: u64, lines: &Lines<'a>, composed: bool) -> Result<Self, QueryError> {
-        Ok(match *lines {
-            Lines::Whole(data, coherence) if composed => {
-                Self::Composed(compose::level(shape, capacity_lines), Composer::new(data, coherence))
-            }
-            Lines::Sampled(_) if composed => return Err(ShareError::Sampled(shape.name.clone()).into()),
-            Lines::Whole(data, coherence) => Self::Whole(Level::new(shape, capacity_lines, data)?, data, coherence),
-            Lines::Sampled(data) => Self::Sampled(SampledLevel::new(shape, capacity_lines, data)?),
-        })
-    }
-
-    /// What the cache does with the references of `unit` under the tags that `wanted` says.
-    fn count(&mut self, unit: &Unit, wanted: impl Fn(u32) -> bool) -> Counts {
-        let owner = unit.owner;
-        match self {
-            Self::Composed(level, composer) => {
-                Counts { model: Model::Composed, ..level.count(&composer.compose(&unit.slots)) }
-            }
-            Self::Whole(level, data, coherence) => {
-                let mut counts = Counts::none();
-                for stack in data.stacks.iter().filter(|stack| stack.owner == owner && wanted(stack.tag)) {
-                    counts += &level.count(&stack.histograms);
-                }
-                let alone =
-                    data.stacks.iter().all(|stack| matches!(stack.owner, Owner::Slot(_)) && stack.owner == owner);
-                let sharing = match (owner, coherence) {
-                    (Owner::Slot(slot), Some(coherence)) => {
-                        let mut sum = Sharing::default();
-                        for part in coherence.slots.iter().filter(|part| part.slot == slot && wanted(part.tag)) {
-                            sum += &level.sharing(part);
-                        }
-                        Some(sum)
-                    }
-                    (Owner::Slot(_), None) if !alone => None,
-                    _ => Some(Sharing::default()),
-                };
-                level.share(&mut counts, sharing);
-                counts
-            }
-            Self::Sampled(level) => level.count(owner, wanted),
-        }
-    }
 }
 
 /// The caches with everything settled, or what is wrong with the hierarchy.
@@ -204,9 +136,9 @@ pub fn check_order(caches: &[Cache]) -> Result<(), SpecError> {
 }
 
 /// A process's part of the answer.
-struct ProcessCounts {
+pub(crate) struct ProcessCounts {
     references: [u64; 2],
-    levels: Vec<LevelCounts>,
+    pub(crate) levels: Vec<LevelCounts>,
 }
 
 /// Lines that each level is taken to hold: its own, or with those above it if it is exclusive.
@@ -224,67 +156,57 @@ pub(crate) fn is_wanted(process: &Process, tags: &[String], tag: u32) -> bool {
     tags.is_empty() || process.tags.get(tag as usize).is_some_and(|name| tags.contains(name))
 }
 
-/// What is the same for all processes.
-struct Asker<'a> {
-    shapes: &'a [Shape],
-    /// See [`capacities`].
-    capacities: Vec<u64>,
-    tags: &'a [String],
-    shares: &'a [Share],
+/// Whether the divisions fit the hierarchy and the tags are in the profile.
+fn check(profile: &Profile, query: &Query) -> Result<(), QueryError> {
+    let Query { tags, shares, levels, .. } = query;
+    share::check(shares, levels)?;
+    if let (Some(share), false) = (shares.first(), tags.is_empty()) {
+        return Err(ShareError::Tagged(share.level.clone()).into());
+    }
+    check_tags(profile, tags)
 }
 
-impl<'a> Asker<'a> {
-    fn new(profile: &Profile, shapes: &'a [Shape], query: &'a Query) -> Result<Self, QueryError> {
-        let Query { tags, shares, levels, .. } = query;
-        share::check(shares, levels)?;
-        if let (Some(share), false) = (shares.first(), tags.is_empty()) {
-            return Err(ShareError::Tagged(share.level.clone()).into());
-        }
-        for tag in tags {
-            if !profile.processes.iter().any(|process| process.tags.contains(tag)) {
-                return Err(QueryError::Tag { tag: tag.clone(), available: tag_names(profile) });
-            }
-        }
-        Ok(Self { shapes, capacities: capacities(shapes), tags, shares })
+/// Whether the tags are in the profile.
+pub(crate) fn check_tags(profile: &Profile, tags: &[String]) -> Result<(), QueryError> {
+    match tags.iter().find(|tag| !profile.processes.iter().any(|process| process.tags.contains(tag))) {
+        Some(tag) => Err(QueryError::Tag { tag: tag.clone(), available: tag_names(profile) }),
+        None => Ok(()),
     }
+}
 
-    fn process(&self, process: &Process) -> Result<ProcessCounts, QueryError> {
-        let wanted = |tag: u32| is_wanted(process, self.tags, tag);
-        let mut above: Vec<(Unit, Counts)> = Vec::new();
-        let mut answer = ProcessCounts { references: [0, 0], levels: Vec::new() };
-        for (index, shape) in self.shapes.iter().enumerate() {
-            let Some(lines) = Lines::of(process, shape.line) else {
-                // A process that recorded nothing at all answers zero; one recorded otherwise cannot be added up.
-                if process.line_sizes().next().is_none() && process.meta.accesses == 0 {
-                    answer.levels.push(LevelCounts::none());
-                    continue;
-                }
-                return Err(QueryError::Uneven(process.meta.pid.to_string(), shape.line));
+/// What the levels do one below the other, from what each does with all references.
+pub(crate) fn chain(
+    process: &Process,
+    shapes: &[Shape],
+    levels: &[Option<&[UnitOf]>],
+) -> Result<ProcessCounts, QueryError> {
+    let mut above: Vec<UnitOf> = Vec::new();
+    let mut answer = ProcessCounts { references: [0, 0], levels: Vec::new() };
+    for (index, (shape, caches)) in shapes.iter().zip(levels).enumerate() {
+        let Some(caches) = caches else {
+            answer.levels.push(LevelCounts::none());
+            continue;
+        };
+        let (mut level, mut below) = (LevelCounts::none(), Vec::new());
+        let several = shape.scope == Scope::Private && caches.len() > 1;
+        for (unit, counts) in *caches {
+            let mut counts = counts.clone();
+            let (accesses, clamped) = match misses_above(&above, unit, shape)? {
+                None => (counts.references, false),
+                Some(accesses) => (accesses, clamp(&mut counts, accesses)),
             };
-            let share = self.shares.iter().find(|share| share.level == shape.name);
-            let units = units(&lines, shape.scope, share)?;
-            let mut rule = Rule::new(shape, self.capacities[index], &lines, units.iter().any(Unit::composed))?;
-            let (mut level, mut below) = (LevelCounts::none(), Vec::new());
-            let several = shape.scope == Scope::Private && units.len() > 1;
-            for unit in units {
-                let mut counts = rule.count(&unit, wanted);
-                let (accesses, clamped) = match misses_above(&above, &unit, shape)? {
-                    None => (counts.references, false),
-                    Some(accesses) => (accesses, clamp(&mut counts, accesses)),
-                };
-                if index == 0 {
-                    add(&mut answer.references, counts.references);
-                }
-                let accesses = accesses.iter().sum();
-                let one = UnitCounts { pid: process.meta.pid, slots: unit.slots.clone(), accesses, counts };
-                below.push((unit, one.counts.clone()));
-                level.add(&LevelCounts::of(one, clamped, several));
+            if index == 0 {
+                add(&mut answer.references, counts.references);
             }
-            answer.levels.push(level);
-            above = below;
+            let accesses = accesses.iter().sum();
+            let one = UnitCounts { pid: process.meta.pid, slots: unit.slots.clone(), accesses, counts };
+            below.push((unit.clone(), one.counts.clone()));
+            level.add(&LevelCounts::of(one, clamped, several));
         }
-        Ok(answer)
+        answer.levels.push(level);
+        above = below;
     }
+    Ok(answer)
 }
 
 /// Names of all tags, for an error message.
@@ -301,50 +223,8 @@ fn tag_names(profile: &Profile) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// One cache of a level.
-struct Unit {
-    /// Whose stack it takes; `Global` for several slots.
-    owner: Owner,
-    /// Whose references reach it, ascending.
-    slots: Vec<u32>,
-    /// How many slots there are.
-    all: usize,
-}
-
-impl Unit {
-    /// Whether there is no stack of exactly these slots.
-    fn composed(&self) -> bool {
-        self.owner == Owner::Global && self.slots.len() < self.all
-    }
-}
-
-/// The caches of a level: one for each slot, one for all of them, or one for each group.
-fn units(lines: &Lines<'_>, scope: Scope, share: Option<&Share>) -> Result<Vec<Unit>, QueryError> {
-    let owners = lines.owners();
-    let slots: Vec<u32> = owners
-        .iter()
-        .filter_map(|owner| match owner {
-            Owner::Slot(slot) => Some(*slot),
-            Owner::Global => None,
-        })
-        .collect();
-    let all = slots.len();
-    let private = |slot| Unit { owner: Owner::Slot(slot), slots: vec![slot], all };
-    if let Some(share) = share {
-        share.fits(&slots)?;
-    }
-    if scope == Scope::Private || all <= 1 {
-        return Ok(slots.into_iter().map(private).collect());
-    }
-    if !owners.contains(&Owner::Global) {
-        return Err(QueryError::NoGlobal);
-    }
-    let groups = share.map_or_else(|| vec![slots], |share| share.groups.clone());
-    Ok(groups.into_iter().map(|slots| Unit { owner: Owner::Global, slots, all }).collect())
-}
-
 /// Misses, by loads and stores, that reach a level's cache from the level above; `None` at the first level.
-fn misses_above(above: &[(Unit, Counts)], unit: &Unit, shape: &Shape) -> Result<Option<[u64; 2]>, ShareError> {
+fn misses_above(above: &[UnitOf], unit: &Unit, shape: &Shape) -> Result<Option<[u64; 2]>, ShareError> {
     if above.is_empty() {
         return Ok(None);
     }
@@ -387,7 +267,7 @@ fn clamp(counts: &mut Counts, accesses: [u64; 2]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bf_profile::{Bin, FullHistograms, Histograms, Meta, StackData};
+    use bf_profile::{Bin, FullHistograms, Histograms, LineData, Meta, Owner, StackData};
 
     fn loads(distances: &[(u64, u64)], cold: u64) -> Histograms {
         let loads: Vec<Bin> = distances.iter().map(|&(lo, count)| Bin { lo, hi: lo + 1, count }).collect();
