@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::explore::args::SpaceArguments;
 use bf_postproc::{
     Cache, Scope, Share, Ways,
     attribution::By,
@@ -36,7 +37,7 @@ pub enum Command {
     Query(QueryArguments),
     /// Say which lines threads take from each other: whose they are, which code does it, true or false sharing
     Sharing(SharingArguments),
-    /// Ask about many caches, one at a time
+    /// Ask about many caches, or about every hierarchy that ranges of levels allow
     Sweep(SweepArguments),
     /// Say how alike two programs are, or what a change did
     Compare(CompareArguments),
@@ -318,8 +319,8 @@ pub struct SweepArguments {
     /// Sizes: A..B doubles, A..B+STEP is linear, lists by comma
     #[arg(long, value_parser = sizes, default_value = "4K..256M")]
     pub size: Sizes,
-    /// Associativities, by comma: numbers, or full
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,full")]
+    /// Associativities, by comma: numbers, or full; without: 1,2,4,8,16,full
+    #[arg(long, value_delimiter = ',')]
     pub ways: Vec<Ways>,
     /// Line sizes, by comma; without: 64, or the profile's only one
     #[arg(long, value_delimiter = ',', value_parser = bytes)]
@@ -337,7 +338,7 @@ pub struct SweepArguments {
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
     #[command(flatten)]
-    pub output: Output,
+    pub space: SpaceArguments,
 }
 
 /// `bf compare`

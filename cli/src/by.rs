@@ -197,7 +197,7 @@ pub fn place(file: &str, line: u32) -> String {
 }
 
 /// What a row is called.
-fn name(key: &Key, by: By) -> String {
+pub fn name(key: &Key, by: By) -> String {
     let rest = if key.merged { " (several lines)" } else { "" };
     match (by, key.depth) {
         (By::Loop, Some(0)) => format!("{} (in no loop){rest}", key.name),

@@ -143,7 +143,7 @@ pub fn command(arguments: &MachinesArguments) -> Result<(), Failure> {
 }
 
 /// A cache as `--cache` takes it.
-fn specification(cache: &Cache) -> String {
+pub fn specification(cache: &Cache) -> String {
     let mut text = format!("{}={}:{}", cache.name, size::format(cache.size), cache.ways);
     if let Some(line) = cache.line {
         text += &format!(":{line}");

@@ -2,19 +2,39 @@
 
 use crate::{
     args::{Format, SweepArguments},
+    explore,
     failure::Failure,
     input,
     output::{number, percent, print, remark, row, table},
     plot,
 };
 use bf_postproc::{
-    size,
+    Ways, size,
     sweep::{Point, Sweep, SweepAnswer, sweep},
 };
 use serde_json::Value;
 
-/// Answers every combination for every profile.
+/// Associativities if the user names none.
+const WAYS: [Ways; 6] =
+    [Ways::Number(1), Ways::Number(2), Ways::Number(4), Ways::Number(8), Ways::Number(16), Ways::Full];
+
+/// What the command line asks for: single caches, hierarchies, a study or working sets.
 pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
+    let asked = &arguments.space;
+    match asked.study {
+        Some(study) => explore::study(arguments, study),
+        None if asked.knees => explore::working_sets(arguments),
+        None if !asked.levels().is_empty() => explore::command(arguments),
+        None => single_caches(arguments),
+    }
+}
+
+/// Answers every combination for every profile.
+fn single_caches(arguments: &SweepArguments) -> Result<(), Failure> {
+    let format = arguments.space.format.plain("a sweep of single caches")?;
+    if arguments.space.output.is_some() {
+        return Err(Failure::Usage("--output is for hierarchies; single caches go to stdout".to_owned()));
+    }
     if let Some(path) = &arguments.plot {
         plot::check(path)?;
         if arguments.input.each && arguments.input.profiles.len() > 1 {
@@ -23,7 +43,7 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
     }
     let question = Sweep {
         sizes: arguments.size.0.clone(),
-        ways: arguments.ways.clone(),
+        ways: if arguments.ways.is_empty() { WAYS.to_vec() } else { arguments.ways.clone() },
         lines: if arguments.line.is_empty() { vec![None] } else { arguments.line.iter().copied().map(Some).collect() },
         scope: arguments.scope.into(),
         hashed: arguments.hashed,
@@ -33,7 +53,7 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
     for loaded in input::load(&arguments.input)? {
         let mut answer = sweep(&loaded.profile, &question)?;
         answer.profiles = loaded.names();
-        if let (true, Some(because)) = (arguments.output.format != Format::Text, &answer.skipped_because) {
+        if let (true, Some(because)) = (format != Format::Text, &answer.skipped_because) {
             remark(&format!("{} combinations skipped; the first: {because}", number(answer.skipped as u64)));
         }
         if let Some(path) = &arguments.plot {
@@ -41,7 +61,7 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
         }
         answers.push(answer);
     }
-    print(arguments.output.format, &answers, arguments.input.each, text, rows)
+    print(format, &answers, arguments.input.each, text, rows)
 }
 
 fn rows(answer: &SweepAnswer) -> Vec<Value> {

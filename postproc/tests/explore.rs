@@ -9,6 +9,9 @@ use bf_profile::{Profile, merge};
 use proptest::prelude::{ProptestConfig, Strategy, prop, prop_assert, prop_assert_eq, proptest};
 use std::convert::Infallible;
 
+/// Number, candidates, figures and objective of a hierarchy.
+type Seen = (u64, Vec<usize>, Vec<Figures>, Option<f64>);
+
 /// Thread, line number and whether it is a store.
 type Trace = Vec<(u32, u64, bool)>;
 
@@ -92,7 +95,7 @@ proptest! {
         let mut at = 0;
         for objective in ["misses", "amat", "energy", "traffic", "misses:L1"] {
             let objective: Objective = objective.parse().unwrap();
-            let mut found: Vec<(u64, Vec<usize>, Vec<Figures>, Option<f64>)> = Vec::new();
+            let mut found: Vec<Seen> = Vec::new();
             let counts = search.all(&objective, &|_| {}, |all: &mut Vec<_>, one, hierarchy| {
                 all.push((one.index, hierarchy.picks.to_vec(), hierarchy.figures.to_vec(), one.objective));
             }, |all| { found.extend(all); Ok::<_, Infallible>(()) }).unwrap();

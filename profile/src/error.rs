@@ -62,6 +62,9 @@ pub enum Error {
         /// What the format allows.
         most: u64,
     },
+    /// Sound by itself, but not of use together with others.
+    #[error("{0}")]
+    Unfit(Invalid),
     /// No room on the disk, or in the user's quota.
     #[error("disk full: {0}")]
     DiskFull(#[source] io::Error),

@@ -29,7 +29,7 @@ mod varint;
 mod wire;
 
 pub use coherence::{ByPosition, Coherence, LineCoherence};
-pub use container::{read, read_file, salvage_file, write, write_file};
+pub use container::{Union, read, read_file, salvage_file, write, write_file};
 pub use counters::{CountItem, CountedFunction, Counters};
 pub use error::{Damage, Error, Place};
 pub use merge::{check_mergeable, merge};

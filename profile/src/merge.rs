@@ -35,18 +35,22 @@ pub fn check_mergeable<'a>(profiles: impl IntoIterator<Item = &'a Profile>) -> R
     let mut recorded = processes.filter(|process| process.line_sizes().next().is_some());
     let Some(first) = recorded.next() else { return Ok(()) };
     let how = |process: &Process| process.sampled.first().map(|data| data.sampling);
+    let named = |process: &Process| (format!("{} {}", process.meta.executable, process.meta.pid), how(process));
     match recorded.find(|other| how(other) != how(first)) {
         None => Ok(()),
-        Some(other) => Err(Invalid::new(format!(
-            "{} {} was {}, {} {} {}: their counts cannot be added up",
-            first.meta.executable,
-            first.meta.pid,
-            in_words(how(first)),
-            other.meta.executable,
-            other.meta.pid,
-            in_words(how(other))
-        ))),
+        Some(other) => Err(unlike(named(first), named(other))),
     }
+}
+
+/// Two processes, by name and how they were recorded, that cannot be answered as one.
+pub(crate) fn unlike(first: (String, Option<Sampling>), other: (String, Option<Sampling>)) -> Invalid {
+    Invalid::new(format!(
+        "{} was {}, {} {}: their counts cannot be added up",
+        first.0,
+        in_words(first.1),
+        other.0,
+        in_words(other.1)
+    ))
 }
 
 fn in_words(sampling: Option<Sampling>) -> String {
@@ -56,9 +60,13 @@ fn in_words(sampling: Option<Sampling>) -> String {
 
 /// Orders two states of one process by when they were written. Where that does not tell, any total order over the
 /// contents will do, as long as it is the same one whoever comes first.
-fn later(a: &Process, b: &Process) -> Ordering {
-    let written = |Meta { elapsed_ns, end, .. }: &Meta| (*elapsed_ns, *end != EndReason::Checkpoint);
+pub(crate) fn later(a: &Process, b: &Process) -> Ordering {
     written(&a.meta).cmp(&written(&b.meta)).then_with(|| if a == b { Ordering::Equal } else { bytes(a).cmp(&bytes(b)) })
+}
+
+/// When a state of a process was written, and whether it is its last.
+pub(crate) fn written(meta: &Meta) -> (u64, bool) {
+    (meta.elapsed_ns, meta.end != EndReason::Checkpoint)
 }
 
 fn bytes(process: &Process) -> Vec<u8> {

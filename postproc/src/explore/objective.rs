@@ -88,7 +88,9 @@ impl From<&LevelAnswer> for Figures {
 }
 
 impl Figures {
-    fn traffic(&self) -> Option<u64> {
+    /// Bytes exchanged with the level below; `None` where write-backs are not known.
+    #[must_use]
+    pub fn traffic(&self) -> Option<u64> {
         self.writebacks.map(|writebacks| (self.misses + writebacks) * u64::from(self.line))
     }
 }

@@ -9,6 +9,9 @@ use crate::{
 /// Associativity of the first level where none is given, and of those below it.
 const DEFAULT_WAYS: [u64; 2] = [8, 16];
 
+/// The first level that all threads share where nothing is said.
+const FIRST_SHARED: usize = 3;
+
 /// Most associativities of one range.
 const MAX_WAYS: usize = 1024;
 
@@ -45,7 +48,7 @@ impl LevelRange {
             sizes: sweep::sizes(parts.next().unwrap_or_default())?,
             ways: vec![Ways::Number(DEFAULT_WAYS[usize::from(number > 1)])],
             lines: vec![None],
-            scopes: vec![Scope::Private],
+            scopes: vec![if number < FIRST_SHARED { Scope::Private } else { Scope::Shared }],
             hashed: false,
             exclusive: false,
         };

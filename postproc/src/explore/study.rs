@@ -138,6 +138,8 @@ pub struct WaysPoint {
     pub size_bytes: u64,
     /// Lines per set.
     pub ways: u64,
+    /// Whether it was asked for as fully associative.
+    pub full: bool,
     /// By which rule.
     pub model: Model,
     /// Misses.
@@ -172,6 +174,7 @@ pub fn associativities(
                     level: level.name,
                     size_bytes: level.size_bytes,
                     ways: level.ways,
+                    full: ways == Ways::Full,
                     model: level.model,
                     misses: level.misses,
                     full_misses: full.misses,

@@ -26,15 +26,23 @@ pub fn read_file(path: impl AsRef<Path>) -> Result<Profile, Error> {
 /// # Errors
 /// As [`write`]. No temporary file is left behind.
 pub fn write_file(path: impl AsRef<Path>, profile: &Profile) -> Result<(), Error> {
-    let path = path.as_ref();
+    replace(path.as_ref(), |file| write(profile, file))
+}
+
+/// Lets `work` write what is to stand at `path`; see [`write_file`].
+pub(crate) fn replace(path: &Path, work: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error>) -> Result<(), Error> {
     let target = match fs::metadata(path) {
-        Ok(there) if !there.is_file() => return write(profile, OpenOptions::new().write(true).open(path)?),
+        Ok(there) if !there.is_file() => {
+            let mut file = BufWriter::new(OpenOptions::new().write(true).open(path)?);
+            work(&mut file)?;
+            return Ok(file.flush()?);
+        }
         Ok(_) => fs::canonicalize(path)?,
         Err(_) => path.to_owned(),
     };
     let temporary = Temporary(temporary_beside(&target));
     let mut file = BufWriter::new(File::create(&temporary.0)?);
-    write(profile, &mut file)?;
+    work(&mut file)?;
     file.flush()?;
     drop(file);
     temporary.rename(&target)

@@ -12,9 +12,11 @@ mod read;
 mod salvage;
 #[cfg(test)]
 pub(crate) mod tests;
+mod union;
 mod write;
 
 pub use file::{read_file, write_file};
 pub use read::read;
 pub use salvage::salvage_file;
+pub use union::Union;
 pub use write::write;

@@ -32,25 +32,44 @@ pub fn write(profile: &Profile, to: impl Write) -> Result<(), Error> {
 
 /// The same with another limit in place of [`SPLIT`].
 pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Result<(), Error> {
-    let mut sections = SectionWriter::new(to, &Format::PROFILE, LEVEL)?;
-    let mut raw = Vec::new();
-    for (process, index) in profile.processes.iter().zip(0..) {
+    let mut processes = ProcessWriter { sections: SectionWriter::new(to, &Format::PROFILE, LEVEL)?, written: 0, split };
+    profile.processes.iter().try_for_each(|process| processes.process(process))?;
+    processes.finish()
+}
+
+/// Writes a profile process by process, so that only one of them is ever in memory.
+pub(crate) struct ProcessWriter<W> {
+    sections: SectionWriter<W>,
+    written: u32,
+    split: usize,
+}
+
+impl<W: Write> ProcessWriter<W> {
+    /// Begins a profile.
+    pub(crate) fn new(to: W) -> Result<Self, Error> {
+        Ok(Self { sections: SectionWriter::new(to, &Format::PROFILE, LEVEL)?, written: 0, split: SPLIT })
+    }
+
+    /// Writes the next process; keys must ascend.
+    pub(crate) fn process(&mut self, process: &Process) -> Result<(), Error> {
+        let Self { sections, written, split } = self;
+        let (index, split) = (*written, *split);
         let Process { meta, machine, uninstrumented, log, tags, lines, sampled, .. } = process;
         let Process { coherence, sharing, counters, places, items, patterns, .. } = process;
-        raw.clear();
+        let mut raw = Vec::new();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         sections.section(header(Kind::Head, index, 0), &raw)?;
         for data in lines {
-            write_lines(&mut sections, header(Kind::Lines, index, data.line_bytes), &[], data, split)?;
+            write_lines(sections, header(Kind::Lines, index, data.line_bytes), &[], data, split)?;
         }
         for data in sampled {
-            write_sampled(&mut sections, header(Kind::Sampled, index, data.line_bytes), data, split)?;
+            write_sampled(sections, header(Kind::Sampled, index, data.line_bytes), data, split)?;
         }
         for data in coherence {
-            write_coherence(&mut sections, header(Kind::Coherence, index, data.line_bytes), data, split)?;
+            write_coherence(sections, header(Kind::Coherence, index, data.line_bytes), data, split)?;
         }
         for data in sharing {
-            write_sharing(&mut sections, header(Kind::Sharing, index, data.line_bytes), data, split)?;
+            write_sharing(sections, header(Kind::Sharing, index, data.line_bytes), data, split)?;
         }
         if *counters != Counters::default() {
             raw.clear();
@@ -63,16 +82,22 @@ pub(super) fn write_split(profile: &Profile, to: impl Write, split: usize) -> Re
             sections.section(header(Kind::Places, index, 0), &raw)?;
         }
         for data in items {
-            write_items(&mut sections, header(Kind::Items, index, data.line_bytes), data, split)?;
+            write_items(sections, header(Kind::Items, index, data.line_bytes), data, split)?;
         }
         if *patterns != Patterns::default() {
             raw.clear();
             encode(patterns, &mut raw);
             sections.section(header(Kind::Patterns, index, 0), &raw)?;
         }
+        *written += 1;
+        Ok(())
     }
-    sections.finish(profile.processes.len() as u32)?;
-    Ok(())
+
+    /// Marks the file as complete.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        self.sections.finish(self.written)?;
+        Ok(())
+    }
 }
 
 pub(super) fn header(kind: Kind, process: u32, part: u32) -> Header {

@@ -1,0 +1,100 @@
+//! `bf sweep --knees`: working sets and the code that makes them.
+
+use crate::{
+    args::SweepArguments,
+    by::{name, place},
+    failure::Failure,
+    input,
+    output::{number, percent, print, row, table},
+};
+use bf_postproc::{
+    attribution::By,
+    explore::knees::{Cause, WorkingSet, working_sets},
+    size,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Causes of a working set in the text; the other formats have them all.
+const TOP: usize = 5;
+
+/// Working sets, schema `bf.knees/1`.
+#[derive(Debug, Serialize)]
+struct Answer {
+    schema: &'static str,
+    profiles: Vec<String>,
+    by: By,
+    working_sets: Vec<WorkingSet>,
+    /// Why they have no causes, or null.
+    without_causes: Option<String>,
+    #[serde(skip)]
+    top: usize,
+}
+
+/// The working sets of every profile.
+pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
+    let asked = &arguments.space;
+    let format = asked.format.plain("a list of working sets")?;
+    let by = asked.by.into();
+    let mut answers = Vec::new();
+    for loaded in input::load(&arguments.input)? {
+        let (working_sets, without_causes) = working_sets(&loaded.profile, by)?;
+        let top = asked.top.unwrap_or(TOP);
+        answers.push(Answer { schema: "bf.knees/1", profiles: loaded.names(), by, working_sets, without_causes, top });
+    }
+    print(format, &answers, arguments.input.each, text, rows)
+}
+
+fn rows(answer: &Answer) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for set in &answer.working_sets {
+        let front = [
+            ("profiles", Value::from(answer.profiles.join(" "))),
+            ("from_bytes", set.knee.from_bytes.into()),
+            ("size_bytes", set.knee.size_bytes.into()),
+            ("above", set.knee.above.into()),
+            ("below", set.knee.below.into()),
+        ];
+        rows.extend(set.causes.iter().filter_map(|cause| row(&front, cause).ok()));
+        if set.causes.is_empty() {
+            rows.push(front.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
+        }
+    }
+    rows
+}
+
+fn text(answer: &Answer) -> String {
+    let mut text = format!("{}\n", answer.profiles.join(" "));
+    if answer.working_sets.is_empty() {
+        text += "No working sets: the miss ratio of a fully associative cache falls nowhere steeply.\n";
+    }
+    for set in &answer.working_sets {
+        let knee = &set.knee;
+        text += &format!(
+            "\nWorking set of {}: a fully associative cache of {} misses {} of the references, one of {} {}\n",
+            size::format(knee.size_bytes),
+            size::format(knee.from_bytes),
+            percent(Some(knee.above)),
+            size::format(knee.size_bytes),
+            percent(Some(knee.below))
+        );
+        if set.causes.is_empty() {
+            continue;
+        }
+        let shown = set.causes.iter().take(answer.top);
+        let rows = shown.map(|Cause { key, misses, share }| {
+            vec![name(key, answer.by), place(&key.file, key.line), number(*misses), percent(Some(*share))]
+        });
+        let what = match answer.by {
+            By::Function => "function",
+            By::Line => "line of function",
+            By::Loop => "loop of function",
+        };
+        let header = [what, "where", "misses that go away", "of them"].map(str::to_owned);
+        text += &table(header.to_vec(), rows.collect());
+    }
+    if let Some(why) = &answer.without_causes {
+        text += &format!("\nWhose they are is not known: {why}.\n");
+    }
+    text
+}
