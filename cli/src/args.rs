@@ -38,7 +38,7 @@ pub enum Command {
     /// Say which lines threads take from each other: whose they are, which code does it, true or false sharing
     Sharing(SharingArguments),
     /// Ask about many caches, or about every hierarchy that ranges of levels allow
-    Sweep(SweepArguments),
+    Sweep(Box<SweepArguments>),
     /// Say how alike two programs are, or what a change did
     Compare(CompareArguments),
     /// Put the profiles of several processes into one
@@ -84,7 +84,7 @@ pub enum Format {
 /// Which profiles to ask.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// Profiles; several are taken as one, as `bf merge` would. Without any: the newest *.bfp here
+    /// Profiles; several are taken as one, as `bf merge` would; a folder stands for all in it. Without any: the newest *.bfp here
     pub profiles: Vec<PathBuf>,
     /// Answer each profile by itself
     #[arg(long)]
@@ -148,15 +148,21 @@ pub struct ExportArguments {
     /// For which program
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub to: ExportFormat,
-    /// File to write; - for stdout
+    /// File to write; - for stdout. Of parquet the folder
     #[arg(short, long)]
     pub output: PathBuf,
+    /// Of parquet: name of the files in each table's folder, so that several exports can share it; without: part
+    #[arg(long, value_name = "NAME")]
+    pub part: Option<String>,
+    /// Of parquet: leave profiles out that cannot be read, and say which
+    #[arg(long)]
+    pub keep_going: bool,
     #[command(flatten)]
     pub hierarchy: Hierarchy,
 }
 
 /// What an export can be read by.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     /// callgrind_annotate and KCachegrind
     Callgrind,
@@ -168,6 +174,8 @@ pub enum ExportFormat {
     Json,
     /// A table
     Csv,
+    /// DuckDB, DataFusion and others, as a folder of tables with a row for each process, level, histogram bin and function
+    Parquet,
 }
 
 /// What to break figures down by.
@@ -382,7 +390,7 @@ fn score(text: &str) -> Result<f64, String> {
 /// `bf merge`
 #[derive(Debug, Args)]
 pub struct MergeArguments {
-    /// Profiles
+    /// Profiles; a folder stands for all profiles in it
     #[arg(required = true)]
     pub profiles: Vec<PathBuf>,
     /// File to write
@@ -391,6 +399,9 @@ pub struct MergeArguments {
     /// Use the intact parts of damaged profiles
     #[arg(long)]
     pub salvage: bool,
+    /// Leave profiles out that cannot be read, and say which
+    #[arg(long)]
+    pub keep_going: bool,
     #[command(flatten)]
     pub format: Output,
 }

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Rows of a group: some tens of MB before they are packed.
-const GROUP: usize = 1 << 17;
+const GROUP: usize = 1 << 16;
 
 /// What a column holds; every column may have nulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub enum Kind {
     Float,
     /// UTF-8.
     Text,
+    /// Yes or no.
+    Truth,
 }
 
 /// One cell of a row.
@@ -41,6 +43,8 @@ pub enum Cell {
     Float(f64),
     /// Of [`Kind::Text`].
     Text(String),
+    /// Of [`Kind::Truth`].
+    Truth(bool),
 }
 
 impl From<u64> for Cell {
@@ -75,6 +79,7 @@ impl fmt::Display for Cell {
             Self::Integer(count) => count.fmt(f),
             Self::Float(value) => value.fmt(f),
             Self::Text(text) => f.write_str(text),
+            Self::Truth(yes) => yes.fmt(f),
         }
     }
 }
@@ -141,6 +146,7 @@ fn field((name, kind): &Column) -> Result<Arc<Type>, ParquetError> {
         Kind::Integer => (Physical::INT64, None),
         Kind::Float => (Physical::DOUBLE, None),
         Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        Kind::Truth => (Physical::BOOLEAN, None),
     };
     let builder = Type::primitive_type_builder(name, physical).with_repetition(Repetition::OPTIONAL);
     Ok(Arc::new(builder.with_logical_type(logical).build()?))
@@ -166,6 +172,10 @@ fn pack(writer: &mut SerializedFileWriter<File>, rows: &[Vec<Cell>]) -> Result<(
                 let values = cells().filter_map(|cell| if let Cell::Float(value) = cell { Some(*value) } else { None });
                 to.write_batch(&values.collect::<Vec<_>>(), Some(&there), None)?;
             }
+            ColumnWriter::BoolColumnWriter(to) => {
+                let values = cells().filter_map(|cell| if let Cell::Truth(value) = cell { Some(*value) } else { None });
+                to.write_batch(&values.collect::<Vec<_>>(), Some(&there), None)?;
+            }
             ColumnWriter::ByteArrayColumnWriter(to) => {
                 let text =
                     |cell: &Cell| if let Cell::Text(text) = cell { Some(ByteArray::from(text.as_str())) } else { None };
@@ -189,17 +199,17 @@ mod tests {
     fn rows_read_back_and_a_table_that_is_given_up_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        let columns = [("n", Kind::Integer), ("x", Kind::Float), ("name", Kind::Text)]
+        let columns = [("n", Kind::Integer), ("x", Kind::Float), ("name", Kind::Text), ("yes", Kind::Truth)]
             .map(|(name, kind)| (name.to_owned(), kind));
         drop(Table::new(&path, "test/1", columns.to_vec()).unwrap());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         let mut table = Table::new(&path, "test/1", columns.to_vec()).unwrap();
-        table.row(vec![7_u64.into(), Cell::Float(0.5), "a".into()]).unwrap();
-        table.row(vec![Cell::Null, Cell::Null, Cell::Null]).unwrap();
+        table.row(vec![7_u64.into(), Cell::Float(0.5), "a".into(), Cell::Truth(true)]).unwrap();
+        table.row(vec![Cell::Null, Cell::Null, Cell::Null, Cell::Null]).unwrap();
         table.finish().unwrap();
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
-        assert_eq!(rows, ["{n: 7, x: 0.5, name: \"a\"}", "{n: null, x: null, name: null}"]);
+        assert_eq!(rows, ["{n: 7, x: 0.5, name: \"a\", yes: true}", "{n: null, x: null, name: null, yes: null}"]);
         let facts = reader.metadata().file_metadata().key_value_metadata().unwrap();
         assert_eq!(facts[0].value.as_deref(), Some("test/1"));
     }

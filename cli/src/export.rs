@@ -2,6 +2,8 @@
 
 mod callgrind;
 mod hatchet;
+mod parquet;
+mod rows;
 mod sql;
 
 use crate::{
@@ -22,6 +24,12 @@ use std::{
 
 /// Writes what the command line asks for.
 pub fn command(arguments: &ExportArguments) -> Result<(), Failure> {
+    if arguments.to == ExportFormat::Parquet {
+        return parquet::command(arguments);
+    }
+    if arguments.part.is_some() || arguments.keep_going {
+        return Err(Failure::Usage("--part and --keep-going are for --to parquet".to_owned()));
+    }
     let mut all = input::load(&arguments.input)?;
     if all.len() > 1 {
         return Err(Failure::Usage("--each would write several exports into one file: export one by one".to_owned()));
@@ -40,6 +48,8 @@ pub fn command(arguments: &ExportArguments) -> Result<(), Failure> {
         ExportFormat::Hatchet => write(&arguments.output, |to| hatchet::write(&attribution, to)),
         ExportFormat::Json => write(&arguments.output, |to| json(&facts, &table, to)),
         ExportFormat::Csv => write(&arguments.output, |to| csv(&table, to)),
+        // Written above, profile by profile.
+        ExportFormat::Parquet => Ok(()),
         ExportFormat::Sql => write(&arguments.output, |to| Ok(sql::write(&facts, &table, to)?)),
     }
 }

@@ -1,7 +1,7 @@
 //! Profiles from files.
 
 use crate::{args::Input, failure::Failure, output::remark};
-use bf_profile::Profile;
+use bf_profile::{Process, Profile};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -35,7 +35,7 @@ impl Loaded {
 
 /// Loads what the command line asks for: all files as one profile, or each by itself.
 pub fn load(input: &Input) -> Result<Vec<Loaded>, Failure> {
-    let paths = if input.profiles.is_empty() { vec![newest()?] } else { input.profiles.clone() };
+    let paths = if input.profiles.is_empty() { vec![newest()?] } else { expand(&input.profiles)? };
     if input.each {
         return paths
             .into_iter()
@@ -43,6 +43,27 @@ pub fn load(input: &Input) -> Result<Vec<Loaded>, Failure> {
             .collect();
     }
     Ok(vec![Loaded { profile: merged(&paths, input.salvage)?, paths }])
+}
+
+/// Files, with all profiles of a folder in its place, by name.
+pub fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut all = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            all.push(path.clone());
+            continue;
+        }
+        let failed = |error| Failure::file("list", path, error);
+        let names = fs::read_dir(path).map_err(failed)?.map(|entry| Ok(path.join(entry?.file_name())));
+        let mut found = names.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        found.retain(|path| is_profile_name(path) && path.is_file());
+        if found.is_empty() {
+            return Err(Failure::Failed(format!("there is no *.bfp in {}", path.display())));
+        }
+        found.sort_unstable();
+        all.extend(found);
+    }
+    Ok(all)
 }
 
 /// Several files as one profile.
@@ -63,24 +84,36 @@ pub fn merged(paths: &[PathBuf], salvage: bool) -> Result<Profile, Failure> {
 }
 
 /// One file. Where its stacks end before the program did, whoever reads an answer must know.
-fn read(path: &Path, salvage: bool) -> Result<Profile, Failure> {
+pub fn read(path: &Path, salvage: bool) -> Result<Profile, Failure> {
     let profile = read_silently(path, salvage)?;
-    for process in &profile.processes {
-        for line in process.log.iter().filter(|line| line.starts_with("truncated: ")) {
-            remark(&format!("{} ({}): {line}", process.meta.executable, process.meta.pid));
-        }
-    }
+    profile.processes.iter().for_each(remark_on_end);
     Ok(profile)
+}
+
+/// Says so if the stacks of a process end before it did.
+pub fn remark_on_end(process: &Process) {
+    for line in process.log.iter().filter(|line| line.starts_with("truncated: ")) {
+        remark(&format!("{} ({}): {line}", process.meta.executable, process.meta.pid));
+    }
+}
+
+/// Why a file could not be read, with the mend.
+pub fn failed_to_read(path: &Path, error: bf_profile::Error, salvage: bool) -> Failure {
+    match error {
+        bf_profile::Error::Truncated { .. } | bf_profile::Error::Corrupt { .. } if !salvage => {
+            Failure::Failed(format!("failed to read {}: {error}; --salvage uses its intact parts", path.display()))
+        }
+        bf_profile::Error::Unfit(problem) => {
+            let what = format!("failed to take several profiles as one, from {} on: {problem}", path.display());
+            Failure::Failed(format!("{what}; --each asks them one by one"))
+        }
+        error => Failure::file(if salvage { "salvage" } else { "read" }, path, error),
+    }
 }
 
 fn read_silently(path: &Path, salvage: bool) -> Result<Profile, Failure> {
     if !salvage {
-        return bf_profile::read_file(path).map_err(|error| match error {
-            bf_profile::Error::Truncated { .. } | bf_profile::Error::Corrupt { .. } => {
-                Failure::Failed(format!("failed to read {}: {error}; --salvage uses its intact parts", path.display()))
-            }
-            error => Failure::file("read", path, error),
-        });
+        return bf_profile::read_file(path).map_err(|error| failed_to_read(path, error, salvage));
     }
     let (profile, lost) = bf_profile::salvage_file(path).map_err(|error| Failure::file("salvage", path, error))?;
     for line in lost {
@@ -90,7 +123,7 @@ fn read_silently(path: &Path, salvage: bool) -> Result<Profile, Failure> {
 }
 
 /// The profile written last in the working directory.
-fn newest() -> Result<PathBuf, Failure> {
+pub fn newest() -> Result<PathBuf, Failure> {
     let failed = |error| Failure::file("list", Path::new("."), error);
     let mut newest: Option<(SystemTime, PathBuf)> = None;
     for entry in fs::read_dir(".").map_err(failed)? {

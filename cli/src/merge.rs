@@ -4,10 +4,10 @@ use crate::{
     args::MergeArguments,
     failure::Failure,
     input,
-    output::{counted, number, print, table},
+    output::{counted, number, print, remark, table},
 };
 use bf_postproc::{answer::Range, size};
-use bf_profile::{Process, Profile};
+use bf_profile::{Process, Profile, Union};
 use serde::Serialize;
 use std::{fs, path::Path};
 
@@ -17,6 +17,9 @@ struct Merged {
     schema: &'static str,
     output: String,
     inputs: Vec<String>,
+    /// Inputs that could not be read; absent if all could.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<String>,
     profile_bytes: u64,
     processes: usize,
     figures: Vec<Figure>,
@@ -31,16 +34,52 @@ struct Figure {
     range: Range,
 }
 
-/// Writes one profile that holds the processes of all.
+/// Writes one profile that holds the processes of all, of which one at a time is in memory.
 pub fn command(arguments: &MergeArguments) -> Result<(), Failure> {
-    let profile = input::merged(&arguments.profiles, arguments.salvage)?;
+    let paths = input::expand(&arguments.profiles)?;
+    let (mut union, mut left_out) = (Union::new(arguments.salvage), Vec::new());
+    for path in &paths {
+        match union.add(path) {
+            Ok(lost) => lost.iter().for_each(|line| remark(&format!("{}: {line}", path.display()))),
+            Err(error) => {
+                let failure = input::failed_to_read(path, error, arguments.salvage);
+                if !arguments.keep_going {
+                    return Err(failure);
+                }
+                remark(&format!("left out: {failure}"));
+                left_out.push(path.display().to_string());
+            }
+        }
+    }
+    if union.is_empty() && !left_out.is_empty() {
+        return Err(Failure::Failed("none of the profiles could be read".to_owned()));
+    }
+    if union.duplicates() > 0 {
+        remark(&format!("{} processes were given more than once and count once", union.duplicates()));
+    }
+    let mut counts: [Vec<u64>; FIGURES.len()] = Default::default();
+    let output = &arguments.output;
+    let written = union.write(output, |process| {
+        input::remark_on_end(process);
+        counts.iter_mut().zip(FIGURES).for_each(|(values, (_, of))| values.push(of(process)));
+    });
+    written.map_err(|(path, error)| match path == *output {
+        true => Failure::file("write", output, error),
+        false => input::failed_to_read(&path, error, arguments.salvage),
+    })?;
+    let figures = FIGURES.iter().zip(counts).map(|(&(name, _), values)| Figure {
+        name,
+        sum: values.iter().sum(),
+        range: Range::of(values),
+    });
     let answer = Merged {
         schema: "bf.merge/1",
-        output: arguments.output.display().to_string(),
-        inputs: arguments.profiles.iter().map(|path| path.display().to_string()).collect(),
-        profile_bytes: write(&arguments.output, &profile)?,
-        processes: profile.processes.len(),
-        figures: figures(&profile),
+        output: output.display().to_string(),
+        inputs: paths.iter().map(|path| path.display().to_string()).collect(),
+        left_out,
+        profile_bytes: bytes(output)?,
+        processes: union.len(),
+        figures: figures.collect(),
     };
     let text = |merged: &Merged| {
         let header = ["", "sum", "least", "median", "greatest"].map(str::to_owned);
@@ -62,21 +101,22 @@ pub fn command(arguments: &MergeArguments) -> Result<(), Failure> {
 
 /// Writes a profile and says how large it became.
 pub fn write(path: &Path, profile: &Profile) -> Result<u64, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::file("write", path, error);
-    bf_profile::write_file(path, profile).map_err(|error| failed(&error))?;
-    fs::metadata(path).map(|data| data.len()).map_err(|error| failed(&error))
+    bf_profile::write_file(path, profile).map_err(|error| Failure::file("write", path, error))?;
+    bytes(path)
 }
 
-fn figures(profile: &Profile) -> Vec<Figure> {
-    let figure = |name, of: fn(&Process) -> u64| {
-        let values: Vec<u64> = profile.processes.iter().map(of).collect();
-        Figure { name, sum: values.iter().sum(), range: Range::of(values) }
-    };
-    vec![
-        figure("accesses", |process| process.meta.accesses),
-        figure("dropped", |process| process.meta.dropped),
-        figure("threads", |process| process.meta.threads.into()),
-        figure("elapsed_ns", |process| process.meta.elapsed_ns),
-        figure("calls_not_seen", |process| process.uninstrumented.iter().map(|callee| callee.calls).sum()),
-    ]
+fn bytes(path: &Path) -> Result<u64, Failure> {
+    fs::metadata(path).map(|data| data.len()).map_err(|error| Failure::file("write", path, error))
 }
+
+/// A figure's name, and where a process has it.
+type Named = (&'static str, fn(&Process) -> u64);
+
+/// What is told of the processes.
+const FIGURES: [Named; 5] = [
+    ("accesses", |process| process.meta.accesses),
+    ("dropped", |process| process.meta.dropped),
+    ("threads", |process| process.meta.threads as u64),
+    ("elapsed_ns", |process| process.meta.elapsed_ns),
+    ("calls_not_seen", |process| process.uninstrumented.iter().map(|callee| callee.calls).sum()),
+];

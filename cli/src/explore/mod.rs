@@ -2,7 +2,6 @@
 
 pub mod args;
 mod lines;
-mod progress;
 mod search;
 mod sets;
 mod study;

@@ -3,7 +3,6 @@
 use super::{
     args::{SpaceArguments, SweepFormat},
     lines::{Line, Rows},
-    progress::Progress,
     text,
 };
 use crate::{
@@ -11,8 +10,10 @@ use crate::{
     columns::{Cell, Table as Parquet},
     failure::Failure,
     input::{self, Loaded},
+    measure::progress::Bar,
     output::{number, remark},
 };
+use bf_machine::progress::Watch as _;
 use bf_postproc::explore::{
     Budget, CostError, Goal, Hierarchy, Space, Table, Wanted,
     search::{Counts, Found, Search},
@@ -20,12 +21,14 @@ use bf_postproc::explore::{
 };
 use std::{
     fs::{self, File},
-    io::{BufWriter, Write},
+    io::{BufWriter, IsTerminal as _, Write},
     path::Path,
 };
 
 /// Hierarchies that are shown if the user does not say how many.
 const TOP: usize = 10;
+/// Beside the bar.
+const SEARCHING: &str = "searching";
 
 /// Answers the hierarchies that the command line allows.
 pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
@@ -151,9 +154,9 @@ impl Question<'_> {
     }
 
     fn best(&self, top: usize) -> bf_postproc::explore::Outcome {
-        let progress = Progress::new(self.hierarchies, false);
+        let bar = Bar::new(SEARCHING);
         let wanted = Wanted { objective: self.asked.objective.clone(), top, front: self.asked.pareto.clone() };
-        self.search.best(&wanted, &|done| progress.at(done))
+        self.search.best(&wanted, &|done| bar.advanced(done as f64 / self.hierarchies as f64))
     }
 
     /// The best ones, or the front if one was asked for and no number of best ones.
@@ -213,9 +216,13 @@ impl Question<'_> {
         make: impl Fn(&mut B, &Found, Hierarchy<'_>) + Sync,
         take: impl FnMut(B) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let progress = Progress::new(self.hierarchies, self.asked.output.is_none());
-        let counts = self.search.all(&self.asked.objective, &|done| progress.at(done), make, take)?;
-        drop(progress);
+        // No bar amid the lines of an answer.
+        let bar = (self.asked.output.is_some() || !std::io::stdout().is_terminal()).then(|| Bar::new(SEARCHING));
+        let progress = |done| {
+            bar.iter().for_each(|bar| bar.advanced(done as f64 / self.hierarchies as f64));
+        };
+        let counts = self.search.all(&self.asked.objective, &progress, make, take)?;
+        drop(bar);
         self.remark(&counts);
         Ok(())
     }
