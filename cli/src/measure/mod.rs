@@ -7,7 +7,7 @@ mod counters;
 mod doctor;
 mod figures;
 mod plot;
-mod progress;
+pub mod progress;
 mod tables;
 
 pub use doctor::command as doctor;
