@@ -15,6 +15,7 @@ mod recorded;
 mod sampling;
 mod simulator;
 mod sink;
+mod sweep;
 mod threads;
 mod traces;
 
@@ -54,6 +55,8 @@ enum What {
     Overhead(overhead::Args),
     /// Errors, intervals and cost of sampling, beside the exact run.
     Sampling(sampling::Args),
+    /// A million hierarchies of three levels against one profile, beside as many questions one by one.
+    Sweep(sweep::Args),
     /// Bandwidths of `bf machine`, beside likwid-bench, mbw and STREAM.
     Machine(machine::Args),
 }
@@ -70,6 +73,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Threads(threads)) => threads::run(&threads, args.rounds),
         Some(What::Overhead(overhead)) => overhead::run(&overhead, args.rounds),
         Some(What::Sampling(sampling)) => sampling::run(&sampling, args.rounds),
+        Some(What::Sweep(sweep)) => sweep::run(&sweep, args.rounds),
         Some(What::Machine(machine)) => machine::run(&machine, args.rounds),
         None => {
             engine::run(&engine::Args::default(), args.rounds)?;
@@ -80,6 +84,7 @@ fn main() -> anyhow::Result<()> {
             programs::run(&programs::Args::default(), args.rounds)?;
             overhead::run(&overhead::Args::default(), args.rounds)?;
             sampling::run(&sampling::Args::default(), args.rounds)?;
+            sweep::run(&sweep::Args::default(), args.rounds)?;
             machine::run(&machine::Args { runs: machine::RUNS }, args.rounds)
         }
     }

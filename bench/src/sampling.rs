@@ -233,7 +233,7 @@ fn each(rows: &[Row]) -> String {
 }
 
 /// The accesses of a trace or program, at most `limit`.
-fn batches(name: &str, limit: usize) -> Result<Vec<Batch>> {
+pub fn batches(name: &str, limit: usize) -> Result<Vec<Batch>> {
     let mut batches = vec![Batch::new()];
     let mut add = |address, size, store| {
         if batches[batches.len() - 1].accesses() == Batch::MOST {

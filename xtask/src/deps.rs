@@ -45,6 +45,8 @@ const TEST: &[Package] = &[
     ("make", "/usr/bin/make"),
     ("mbw", "/usr/bin/mbw"),
     ("ninja-build", "/usr/bin/ninja"),
+    ("python3", "/usr/bin/python3"),
+    ("python3-venv", "/usr/share/python-wheels"),
     ("sqlite3", "/usr/bin/sqlite3"),
     ("valgrind", "/usr/bin/valgrind"),
 ];

@@ -1,4 +1,5 @@
-//! What the tests need of the build system: the checkout, cargo, and sources that come through cargo.
+//! What the tests need of the build system: the checkout, cargo, sources that come through cargo, and Python packages.
 #![forbid(unsafe_code)]
 
+pub mod python;
 pub mod workspace;

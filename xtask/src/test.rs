@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::deps::{self, Need};
 use crate::install;
+use xtask::python;
 use xtask::workspace::{self, Workspace};
 
 /// Arguments of `test`.
@@ -32,6 +33,9 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let prefix = workspace.target.join("stage");
     eprintln!("== staging an install tree");
     install::run(workspace, &install::Args { prefix: prefix.clone(), debug: true })?;
+
+    eprintln!("== Python packages to compare with");
+    python::interpreter(workspace)?;
 
     let llvm_19 = workspace.target.join("llvm19");
     let mut pass_19 = runner(workspace, &prefix);

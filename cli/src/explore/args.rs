@@ -37,13 +37,13 @@ pub struct SpaceArguments {
     #[arg(long, value_name = "RANGE", value_parser = level::<1>, conflicts_with_all = ["size", "plot", "scope", "hashed"])]
     pub l1: Option<LevelRange>,
     /// Second level, likewise
-    #[arg(long, value_name = "RANGE", value_parser = level::<2>)]
+    #[arg(long, value_name = "RANGE", value_parser = level::<2>, conflicts_with_all = ["size", "plot", "scope", "hashed"])]
     pub l2: Option<LevelRange>,
     /// Third level, likewise; shared by all threads unless it says private
-    #[arg(long, value_name = "RANGE", value_parser = level::<3>)]
+    #[arg(long, value_name = "RANGE", value_parser = level::<3>, conflicts_with_all = ["size", "plot", "scope", "hashed"])]
     pub l3: Option<LevelRange>,
     /// Fourth level, as the third
-    #[arg(long, value_name = "RANGE", value_parser = level::<4>)]
+    #[arg(long, value_name = "RANGE", value_parser = level::<4>, conflicts_with_all = ["size", "plot", "scope", "hashed"])]
     pub l4: Option<LevelRange>,
     /// To be as small as possible: misses[:LEVEL], traffic[:LEVEL] (bytes; without LEVEL those of the last), amat, energy, size, or a budget's name
     #[arg(long, value_name = "OBJECTIVE", default_value = "misses")]

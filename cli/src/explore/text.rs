@@ -137,6 +137,7 @@ fn doublings(question: &Question<'_>, doubled: &[Doubled]) -> String {
     let rows = doubled.iter().map(|one| {
         let change = match one.change {
             Some(change) if change < 0.0 => format!("-{}", percent(Some(-change))),
+            Some(change) if change > 0.0 => format!("+{}", percent(Some(change))),
             change => percent(change),
         };
         vec![
