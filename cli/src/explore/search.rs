@@ -11,7 +11,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     measure::progress::Bar,
-    output::{number, remark},
+    output::{counted, remark},
 };
 use bf_machine::progress::Watch as _;
 use bf_postproc::explore::{
@@ -53,11 +53,12 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
     }
     let Some(loaded) = all.pop() else { return Ok(()) };
     let space = Space::new(&loaded.profile, &levels, &arguments.tags)?;
-    if let Some(because) = &space.skipped_because {
-        remark(&format!("{} caches are left out; the first: {because}", number(space.skipped as u64)));
-    }
+    let because = space.skipped_because.as_deref().unwrap_or_default();
     if space.is_empty() {
-        return Err(Failure::Usage("no cache is left for some level; widen its range".to_owned()));
+        return Err(Failure::Usage(format!("no cache is left for some level; the first that cannot be: {because}")));
+    }
+    if space.skipped > 0 {
+        remark(&format!("{} left out; the first: {because}", counted(space.skipped as u64, "cache")));
     }
     let Some(hierarchies) = space.len() else {
         return Err(Failure::Usage("that is more than 2^40 hierarchies; narrow the ranges".to_owned()));

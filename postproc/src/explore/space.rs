@@ -95,7 +95,7 @@ impl<'a> Space<'a> {
         };
         // Bytes that the levels above an exclusive one can have together.
         let mut above = BTreeSet::from([0]);
-        for range in ranges {
+        for (at, range) in ranges.iter().enumerate() {
             let mut wanted = Vec::new();
             for cache in range.caches() {
                 match query::shapes(profile, std::slice::from_ref(&cache)) {
@@ -120,7 +120,10 @@ impl<'a> Space<'a> {
             if let (true, Some(error)) = (level.is_empty(), refused) {
                 return Err(error);
             }
-            above = above.iter().flat_map(|sum| level.iter().map(move |one| sum + one.shape.size)).collect();
+            // Else there may be very many of them, for nothing.
+            if ranges[at + 1..].iter().any(|below| below.exclusive) {
+                above = above.iter().flat_map(|sum| level.iter().map(move |one| sum + one.shape.size)).collect();
+            }
             space.levels.push(level);
         }
         space.layouts.settle(&mut space.levels);
