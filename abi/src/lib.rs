@@ -35,6 +35,9 @@
 //! Its accesses are: all entries in order with the addresses of the first iteration, all entries with those of the
 //! second, and so on. Address arithmetic wraps around at 2^64.
 //!
+//! A call that allocates memory is followed by a segment of kind [`Segment::ALLOCATION`], one that frees some is preceded by
+//! one of kind [`Segment::RELEASE`].
+//!
 //! The runtime hands out zeroed buffers, so an address word that is still zero when the buffer is read stands for
 //! accesses that did not happen: a fault, a `longjmp` out of a signal handler, or an inactive lane of a masked operation.
 //! A zero where a header is expected is skipped.
@@ -45,7 +48,7 @@ pub mod counting;
 use core::ffi::c_char;
 
 /// Version of every layout on this page; the runtime refuses (ignores, with a line in the log) modules of another one.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// Most words, header included, that one segment may reserve; the pass splits longer segments.
 pub const MAX_SEGMENT_WORDS: u32 = 1024;
@@ -92,7 +95,7 @@ pub struct Segment {
     pub callee: u32,
     /// The module it belongs to.
     pub module: *const Module,
-    /// [`Segment::ONCE`] or [`Segment::STREAM`].
+    /// [`Segment::ONCE`], [`Segment::STREAM`], [`Segment::ALLOCATION`] or [`Segment::RELEASE`].
     pub kind: u32,
     /// 1-based index into the sites of the module's [`Places`], of the instruction that the segment begins with. 0: unknown.
     pub site: u32,
@@ -116,6 +119,10 @@ impl Segment {
     pub const ONCE: u32 = 0;
     /// Its entries happen once in each iteration of a loop; they are [`Op::Load`] and [`Op::Store`] only.
     pub const STREAM: u32 = 1;
+    /// No entries. Word 1 is the address of memory that was just allocated, word 2 its length in bytes.
+    pub const ALLOCATION: u32 = 2;
+    /// No entries. Word 1 is the address of memory that is about to be freed.
+    pub const RELEASE: u32 = 3;
     /// Where a stream's number of iterations stands.
     pub const COUNT_WORD: u32 = 1;
 }
@@ -171,6 +178,8 @@ pub struct Module {
 impl Module {
     /// Flag: `-bf-by-func`, histograms by place in the source.
     pub const BY_FUNCTION: u32 = 1;
+    /// Flag: `-bf-data-structs`, histograms by object in memory too.
+    pub const BY_OBJECT: u32 = 2;
     /// Flag: `-bf-unique-bytes`.
     pub const UNIQUE_BYTES: u32 = 1 << 4;
     /// Flag: `-bf-mem-footprint`.

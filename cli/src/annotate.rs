@@ -8,15 +8,18 @@ use crate::{
     output::{number, print, remark, row},
 };
 use bf_postproc::{
+    Answer,
     attribution::{Attribution, Figures},
     source::{self, Frame},
 };
 use serde::Serialize;
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// Lines that are shown around one with figures.
 const CONTEXT: u32 = 3;
+/// Objects that are named for a line.
+const MOST_OBJECTS: usize = 4;
 
 /// An annotated file.
 #[derive(Debug, Serialize)]
@@ -46,6 +49,17 @@ struct Line {
     figures: Named,
     /// Where the line stands in the compiled code.
     ways: Vec<Way>,
+    /// What it accessed, most misses of the last level first; none if that was not recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    objects: Vec<Accessed>,
+}
+
+/// An object that a line accessed.
+#[derive(Debug, Serialize)]
+struct Accessed {
+    object: String,
+    #[serde(flatten)]
+    figures: Named,
 }
 
 /// One of the places.
@@ -92,7 +106,9 @@ pub fn command(arguments: &AnnotateArguments) -> Result<(), Failure> {
         let plain = annotated.lines.iter().filter_map(|line| row(&front, line).ok());
         plain
             .map(|mut row| {
-                row.as_object_mut().map(|row| row.remove("ways"));
+                if let Some(row) = row.as_object_mut() {
+                    ["ways", "objects"].into_iter().for_each(|list| drop(row.remove(list)));
+                }
                 row
             })
             .collect()
@@ -138,6 +154,7 @@ fn annotate(attribution: &Attribution<'_>, file: &str, path: &Path) -> Annotated
             .into_iter()
             .map(|(frames, figures)| Way { frames, figures: Named::new(&figures, answer) })
             .collect(),
+        objects: accessed(found.objects, answer),
     };
     Annotated {
         schema: "bf.annotate/1",
@@ -150,6 +167,13 @@ fn annotate(attribution: &Attribution<'_>, file: &str, path: &Path) -> Annotated
         levels: answer.levels.iter().map(|level| level.name.clone()).collect(),
         source,
     }
+}
+
+fn accessed(objects: BTreeMap<String, Figures>, answer: &Answer) -> Vec<Accessed> {
+    let misses = |figures: &Figures| figures.levels.last().map_or(0, |level| level.misses.iter().sum::<u64>());
+    let mut objects: Vec<_> = objects.into_iter().collect();
+    objects.sort_by_key(|(_, figures)| std::cmp::Reverse((misses(figures), figures.references)));
+    objects.into_iter().map(|(object, figures)| Accessed { object, figures: Named::new(&figures, answer) }).collect()
 }
 
 /// Columns of figures: references, then misses of each level.
@@ -208,6 +232,9 @@ fn text(annotated: &Annotated, whole: bool) -> String {
             let way_text =
                 if calls.is_empty() { format!("| {function}") } else { format!("| {function}, {}", calls.join(", ")) };
             text += &line(&figures(&columns(annotated, &way.figures)), "", &way_text);
+        }
+        for accessed in found.objects.iter().take(MOST_OBJECTS) {
+            text += &line(&figures(&columns(annotated, &accessed.figures)), "", &format!("| in {}", accessed.object));
         }
     }
     text

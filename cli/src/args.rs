@@ -187,6 +187,8 @@ pub enum ByArgument {
     Line,
     /// Innermost loops
     Loop,
+    /// Variables, blocks by where they were allocated, stacks; for -bf-data-structs or BF_BY_OBJECT=1
+    Object,
 }
 
 impl From<ByArgument> for By {
@@ -195,6 +197,7 @@ impl From<ByArgument> for By {
             ByArgument::Function => Self::Function,
             ByArgument::Line => Self::Line,
             ByArgument::Loop => Self::Loop,
+            ByArgument::Object => Self::Object,
         }
     }
 }

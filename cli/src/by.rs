@@ -9,12 +9,13 @@ use crate::{
 };
 use bf_postproc::{
     Answer, Query,
-    attribution::{Attribution, By, Figures, Key, attribute, totals},
+    attribution::{Attribution, By, Figures, Key, Memory, attribute, totals},
     counters,
 };
 use bf_profile::{CountedFunction, Profile};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Rows that are printed if the user does not say how many.
 const TOP: usize = 30;
@@ -40,6 +41,8 @@ struct Breakdown {
 struct Item {
     #[serde(flatten)]
     key: Key,
+    #[serde(flatten)]
+    memory: Option<Memory>,
     #[serde(flatten)]
     figures: Named,
 }
@@ -102,9 +105,20 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
     }
     let (attribution, machine) = attribution(loaded, &arguments.hierarchy)?;
     let answer = &attribution.answer;
+    if let Some(process) = attribution.without_objects().filter(|_| by == By::Object) {
+        return Err(Failure::Failed(format!(
+            "{} was recorded without objects; compile with -bf-data-structs, or set BF_BY_OBJECT=1 when it runs",
+            process.meta.executable
+        )));
+    }
+    let memory = if by == By::Object { attribution.memory() } else { BTreeMap::new() };
     let mut totals = Named::new(&totals(answer), answer);
     let rows = attribution.by(by).into_iter();
-    let mut items: Vec<_> = rows.map(|(key, figures)| Item { key, figures: Named::new(&figures, answer) }).collect();
+    let item = |(key, figures)| {
+        let memory = memory.get(&key).copied();
+        Item { key, memory, figures: Named::new(&figures, answer) }
+    };
+    let mut items: Vec<_> = rows.map(item).collect();
     if by == By::Function {
         add_counters(&loaded.profile, &arguments.hierarchy.tags, &mut totals, &mut items);
     }
@@ -174,14 +188,14 @@ fn add_counters(profile: &Profile, tags: &[String], totals: &mut Named, items: &
         sums.iter().map(|(name, _)| (name.clone(), found.get(name))).collect()
     };
     let mut functions = counters::by_function(profile, tags);
-    for Item { key, figures } in items.iter_mut() {
+    for Item { key, figures, .. } in items.iter_mut() {
         let (name, file) = (key.linkage_name.clone(), key.file.clone());
         figures.0.extend(columns(functions.remove(&CountedFunction { name, file, line: key.line })));
     }
     for (function, values) in functions {
         let CountedFunction { name, file, line } = function.clone();
         let key = Key { name: name.clone(), linkage_name: name, file, line, ..Key::default() };
-        items.push(Item { key, figures: Named([none.clone(), columns(Some(values))].concat()) });
+        items.push(Item { key, memory: None, figures: Named([none.clone(), columns(Some(values))].concat()) });
     }
     totals.0.extend(sums);
 }
@@ -196,8 +210,29 @@ pub fn place(file: &str, line: u32) -> String {
     }
 }
 
+/// Where a row is, or how much of it there is.
+fn whereabouts(item: &Item) -> String {
+    match item.memory {
+        Some(Memory { blocks: 2.., peak_bytes, .. }) => number(peak_bytes),
+        Some(Memory { bytes, .. }) => {
+            if bytes > 0 {
+                number(bytes)
+            } else {
+                String::new()
+            }
+        }
+        None => place(&item.key.file, item.key.line),
+    }
+}
+
 /// What a row is called.
-pub fn name(key: &Key, by: By) -> String {
+pub fn name(key: &Key, memory: Option<Memory>, by: By) -> String {
+    if let (Some("heap"), Some(memory)) = (key.kind, memory) {
+        return match memory.blocks {
+            1 => format!("block from {}", key.name),
+            blocks => format!("{} blocks from {}", number(blocks), key.name),
+        };
+    }
     let rest = if key.merged { " (several lines)" } else { "" };
     match (by, key.depth) {
         (By::Loop, Some(0)) => format!("{} (in no loop){rest}", key.name),
@@ -232,9 +267,10 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
             By::Function => "function",
             By::Line => "line of function",
             By::Loop => "loop of function",
+            By::Object => "object",
         }
         .to_owned(),
-        "where".to_owned(),
+        if breakdown.by == By::Object { "bytes" } else { "where" }.to_owned(),
     ];
     if !breakdown.levels.is_empty() {
         header.push("references".to_owned());
@@ -264,7 +300,7 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
     let (shown, others) = breakdown.items.split_at(top.min(breakdown.items.len()));
     let mut rows: Vec<_> = shown
         .iter()
-        .map(|item| line(name(&item.key, breakdown.by), place(&item.key.file, item.key.line), &item.figures))
+        .map(|item| line(name(&item.key, item.memory, breakdown.by), whereabouts(item), &item.figures))
         .collect();
     if !others.is_empty() {
         let mut sum = others[0].figures.clone();

@@ -1,6 +1,7 @@
 //! Accesses in program order, as they were recorded: what happens in a loop is not written out.
 
-use crate::shape::{Shape, What};
+use crate::objects::Objects;
+use crate::shape::{Event, Shape, What};
 use bf_stack::Item;
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,8 +50,12 @@ pub struct Batch {
     /// Where the tag is to which single accesses are being added.
     singles: Option<usize>,
     accesses: u64,
+    /// Records that are events.
+    events: usize,
     /// Whether some shape that it knows is attributed to something.
     attributed: bool,
+    /// The items of its records one after the other, if they depend on where the accesses go.
+    items: Vec<Item>,
 }
 
 /// What a batch knows of a shape.
@@ -91,13 +96,13 @@ impl Tag {
     }
 }
 
-/// One record of a batch.
+/// One record of a batch. Its items are one for each access, or for each step and two for a copy; none: nothing in particular.
 #[derive(Clone, Copy)]
 pub(crate) enum Record<'a> {
     /// Accesses: each an address and `size << 1 | store`.
-    Singles(&'a [u64]),
+    Singles { words: &'a [u64], items: &'a [Item] },
     /// `words`, the header's place included, of a shape; `index` tells the shapes of one batch apart.
-    Shaped { shape: &'a Shape, index: u64, words: &'a [u64], whole: bool },
+    Shaped { shape: &'a Shape, index: u64, words: &'a [u64], whole: bool, items: &'a [Item] },
 }
 
 impl Batch {
@@ -164,6 +169,9 @@ impl Batch {
                 accesses => (false, accesses.into()),
             };
             self.words[at] = Tag::shape(known.place - 1, holes);
+            if accesses == 0 {
+                self.events += usize::from(self.shapes[known.place as usize - 1].event.is_some());
+            }
             if self.accesses.saturating_add(accesses) > Self::MOST {
                 // What comes after this record waits.
                 let rest = self.words.split_off(next);
@@ -203,7 +211,7 @@ impl Batch {
     }
 
     fn hand_on(&mut self, feed: &mut impl FnMut(&mut Self)) {
-        if self.accesses > 0 {
+        if !self.is_empty() {
             feed(self);
         }
         self.clear();
@@ -266,7 +274,41 @@ impl Batch {
 
     /// Whether some shape that it knows is attributed to something.
     pub(crate) fn is_attributed(&self) -> bool {
-        self.attributed
+        self.attributed || self.goes_by_address()
+    }
+
+    /// Whether items depend on where accesses go.
+    pub(crate) fn goes_by_address(&self) -> bool {
+        !self.items.is_empty()
+    }
+
+    /// Attributes its accesses, which `slot` made, to what lies there, too; what it allocates and frees is noted on the way.
+    pub(crate) fn attribute(&mut self, slot: u32, objects: &mut Objects) {
+        let mut all = std::mem::take(&mut self.items);
+        all.clear();
+        for record in self.records() {
+            match record {
+                Record::Shaped { shape: Shape { event: Some(event), .. }, words, .. } => objects.note(*event, words),
+                Record::Shaped { shape, words, .. } => {
+                    for (number, step) in shape.steps.iter().enumerate() {
+                        let mut add = |word: u32, offset: i32| {
+                            let address = words[(step.word + word) as usize].wrapping_add_signed(offset.into());
+                            all.push(objects.item(step.item, number, slot, address));
+                        };
+                        match step.what {
+                            What::Copy => [1, 0].into_iter().for_each(|word| add(word, 0)),
+                            _ => add(0, step.offset),
+                        }
+                    }
+                }
+                Record::Singles { words, .. } => {
+                    all.extend(
+                        words.as_chunks::<2>().0.iter().map(|&[address, _]| objects.item(Item::NONE, 0, slot, address)),
+                    );
+                }
+            }
+        }
+        self.items = all;
     }
 
     /// Accesses since the last `clear`.
@@ -275,15 +317,38 @@ impl Batch {
         self.accesses
     }
 
-    /// Forgets all accesses; shapes stay known.
+    /// Whether nothing happened since the last `clear`.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.accesses == 0 && self.events == 0
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        self.events > 0
+    }
+
+    /// Gives all events to `take`, with the words of their records.
+    pub(crate) fn for_each_event(&self, mut take: impl FnMut(Event, &[u64])) {
+        for record in self.records() {
+            if let Record::Shaped { shape: Shape { event: Some(event), .. }, words, .. } = record {
+                take(*event, words);
+            }
+        }
+    }
+
+    /// Forgets all accesses and events; shapes stay known.
     pub fn clear(&mut self) {
         self.words.clear();
         self.singles = None;
-        self.accesses = 0;
+        (self.accesses, self.events) = (0, 0);
+        self.items.clear();
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        let mut rest = self.words.as_slice();
+        let by_address = self.goes_by_address();
+        let (mut rest, mut items) = (self.words.as_slice(), self.items.as_slice());
+        // Those of a record that has so many.
+        let mut next = move |len: usize| items.split_off(..len.min(items.len())).unwrap_or_default();
         core::iter::from_fn(move || {
             loop {
                 let tag = Tag(*rest.first()?);
@@ -296,11 +361,12 @@ impl Batch {
                 (words, rest) = rest.split_at(len);
                 match tag.kind() {
                     Tag::NONE => {}
-                    Tag::SINGLES => return Some(Record::Singles(&words[1..])),
+                    Tag::SINGLES => return Some(Record::Singles { words: &words[1..], items: next(len / 2) }),
                     kind => {
                         let index = kind - Tag::SHAPES;
-                        let shape = &self.shapes[index as usize];
-                        return Some(Record::Shaped { shape, index, words, whole: tag.upper() == 0 });
+                        let shape = &*self.shapes[index as usize];
+                        let items = if by_address { next(shape.item_count) } else { &shape.items };
+                        return Some(Record::Shaped { shape, index, words, whole: tag.upper() == 0, items });
                     }
                 }
             }
@@ -312,23 +378,27 @@ impl Record<'_> {
     /// Gives all accesses to `take`.
     pub(crate) fn for_each(self, take: &mut impl FnMut(Access, Item)) {
         match self {
-            Self::Singles(words) => {
-                for single in words.as_chunks().0 {
-                    let &[address, word] = single;
-                    take(Access { address, size: word >> 1, store: word & 1 != 0 }, Item::NONE);
+            Self::Singles { words, items } => {
+                let items = items.iter().copied().chain(std::iter::repeat(Item::NONE));
+                for (&[address, word], item) in words.as_chunks().0.iter().zip(items) {
+                    take(Access { address, size: word >> 1, store: word & 1 != 0 }, item);
                 }
             }
-            Self::Shaped { shape, words, .. } => {
-                (0..shape.iterations(words)).for_each(|iteration| steps(shape, words, iteration, take));
+            Self::Shaped { shape, words, items, .. } => {
+                (0..shape.iterations(words)).for_each(|iteration| steps(shape, words, items, iteration, take));
             }
         }
     }
 }
 
 /// The accesses of one iteration, the only one outside of streams.
-fn steps(shape: &Shape, words: &[u64], iteration: u64, take: &mut impl FnMut(Access, Item)) {
+fn steps(shape: &Shape, words: &[u64], items: &[Item], iteration: u64, take: &mut impl FnMut(Access, Item)) {
+    let mut items = items.iter().copied().chain(std::iter::repeat(Item::NONE));
     for step in &shape.steps {
-        let mut take = |access| take(access, step.item);
+        let of: [Item; 2] =
+            std::array::from_fn(|at| if at < step.items() { items.next() } else { None }.unwrap_or_default());
+        // Only copies have two, and load first.
+        let mut take = |access: Access| take(access, of[usize::from(access.store && step.items() > 1)]);
         let word = |index: u32| words[(step.word + index) as usize];
         if word(0) == 0 {
             continue;

@@ -7,6 +7,7 @@
 mod batch;
 mod convert;
 mod directory;
+mod objects;
 mod patterns;
 mod pipeline;
 mod references;
@@ -21,7 +22,8 @@ mod tracker;
 
 pub use batch::{Access, Batch, Shapes};
 pub use bf_stack::{Bucket, Instructions, Item, Limits};
+pub use objects::{Allocations, Block, Object, Objects};
 pub use patterns::{Patterns, Wanted};
 pub use sample::Sample;
 pub use session::{Config, Order, Session, Snapshot};
-pub use shape::{Shape, Step, What};
+pub use shape::{Event, Shape, Step, What};

@@ -33,6 +33,7 @@ impl Batch {
         let mut writer = Writer {
             shift,
             attributed,
+            by_address: attributed && self.goes_by_address(),
             references,
             items,
             parts,
@@ -45,12 +46,14 @@ impl Batch {
         };
         for record in self.records() {
             match record {
-                Record::Shaped { shape, words, whole: true, .. } if shape.plain && shape.stream => {
+                Record::Shaped { shape, words, whole: true, items, .. } if shape.plain && shape.stream => {
                     stream.clear();
                     stream.extend(words);
-                    writer.stream(shape, stream);
+                    writer.stream(shape, items, stream);
                 }
-                Record::Shaped { shape, index, words, whole: true } if shape.plain => writer.once(shape, index, words),
+                Record::Shaped { shape, index, words, whole: true, items } if shape.plain => {
+                    writer.once(shape, items, index, words);
+                }
                 _ => {
                     writer.end_piece();
                     record.for_each(&mut |access, item| writer.single(access, item));
@@ -66,6 +69,8 @@ struct Writer<'a, F> {
     shift: u32,
     /// Whether items are written too.
     attributed: bool,
+    /// Whether records of one shape may have other items.
+    by_address: bool,
     references: &'a mut Vec<Reference>,
     /// One for each reference, or none.
     items: &'a mut Vec<Item>,
@@ -99,13 +104,14 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
 
     /// The steps of a plain record that happen once.
     #[inline]
-    fn once(&mut self, shape: &Shape, index: u64, words: &[u64]) {
+    fn once(&mut self, shape: &Shape, items: &[Item], index: u64, words: &[u64]) {
         if shape.steps.is_empty() {
             return;
         }
         let begin = self.references.len();
-        self.lines(shape, words);
-        if self.of == Some(index) && self.references[self.piece..begin] == self.references[begin..] {
+        self.lines(shape, items, words);
+        let same_lines = self.of == Some(index) && self.references[self.piece..begin] == self.references[begin..];
+        if same_lines && (!self.by_address || self.items[self.piece..begin] == self.items[begin..]) {
             if self.written < FEW {
                 self.written += self.references.len() - begin;
                 self.piece = begin;
@@ -123,14 +129,14 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
     }
 
     /// The iterations of a plain record that is a stream.
-    fn stream(&mut self, shape: &Shape, words: &mut [u64]) {
+    fn stream(&mut self, shape: &Shape, items: &[Item], words: &mut [u64]) {
         let mut left = shape.iterations(words);
         if shape.steps.is_empty() {
             return;
         }
         while left > 0 {
             let begin = self.references.len();
-            self.lines(shape, words);
+            self.lines(shape, items, words);
             self.begin_piece(begin);
             let times = self.same_lines(shape, words, left.min(u32::MAX.into()));
             let len = self.references.len() - self.piece;
@@ -205,7 +211,7 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
 
     /// References of every step at its present address.
     #[inline]
-    fn lines(&mut self, shape: &Shape, words: &[u64]) {
+    fn lines(&mut self, shape: &Shape, items: &[Item], words: &[u64]) {
         let begin = self.references.len();
         let mut crosses = 0;
         self.references.extend(shape.steps.iter().map(|step| {
@@ -216,9 +222,9 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
         }));
         if crosses != 0 {
             self.references.truncate(begin);
-            self.crossing(shape, words);
+            self.crossing(shape, items, words);
         } else if self.attributed {
-            match shape.items.as_slice() {
+            match items {
                 [] => self.items.resize(self.references.len(), Item::NONE),
                 items => self.items.extend_from_slice(items),
             }
@@ -231,13 +237,13 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
     }
 
     /// The same for steps of which some cross lines.
-    fn crossing(&mut self, shape: &Shape, words: &[u64]) {
-        for step in &shape.steps {
+    fn crossing(&mut self, shape: &Shape, items: &[Item], words: &[u64]) {
+        for (number, step) in shape.steps.iter().enumerate() {
             let (address, size, store) = at(step, words);
             let last = address.saturating_add(size - 1) >> self.shift;
             self.references.extend((address >> self.shift..=last).map(|line| Reference::new(line, store)));
             if self.attributed {
-                self.items.resize(self.references.len(), step.item);
+                self.items.resize(self.references.len(), items.get(number).copied().unwrap_or_default());
             }
         }
     }

@@ -11,6 +11,7 @@
 //! registers on the program's heap, and helper threads have no C library at all.
 
 use crate::directory::Directory;
+use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work, is_common};
 use crate::references::Scratch;
 use crate::stacks::Stacks;
@@ -37,6 +38,8 @@ pub struct Config {
     pub order: Order,
     /// Whether histograms are kept by item too. Not if lines are sampled.
     pub by_item: bool,
+    /// Whether an item stands for an object too: see [`Session::note`]. Not if lines are sampled.
+    pub by_object: bool,
     /// How many lines that several slots use are told apart, of each line size.
     pub tracked: usize,
 }
@@ -61,6 +64,7 @@ impl Default for Config {
             instructions: None,
             order: Order::Time,
             by_item: false,
+            by_object: false,
             tracked: Self::TRACKED,
         }
     }
@@ -139,6 +143,7 @@ pub struct Session {
     directories: Mutex<(Vec<Directory>, Scratch)>,
     /// For each line size; locked after the directories.
     trackers: Mutex<Vec<Tracker>>,
+    objects: Mutex<Objects>,
     /// While it is not 0, slots take lines from each other.
     contention: AtomicU32,
     /// Batches that wait for those of lesser slots ([`Order::Slots`]).
@@ -165,6 +170,7 @@ impl Session {
             global: OnceLock::new(),
             directories: Mutex::default(),
             trackers: Mutex::default(),
+            objects: Mutex::default(),
             contention: AtomicU32::new(0),
             kept: Mutex::default(),
             feeding: AtomicU32::new(0),
@@ -307,6 +313,25 @@ impl Session {
         self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
         // If there is one, it stays.
         let _ = self.pipeline.set(pipeline);
+    }
+
+    /// Takes note of what a batch of the thread on `slot` allocates and frees. If histograms are kept by object, its accesses
+    /// are attributed to what lies there now. To be called before it is fed.
+    pub fn note(&self, slot: u32, batch: &mut Batch) {
+        if !self.config.by_object && !batch.has_events() {
+            return;
+        }
+        let Some(mut objects) = self.lock(&self.objects) else { return };
+        if self.config.by_object {
+            batch.attribute(slot, &mut objects);
+        } else {
+            batch.for_each_event(|event, words| objects.note(event, words));
+        }
+    }
+
+    /// Gives `look` what is known of objects in memory; `None` if that takes longer than `patience`.
+    pub fn objects<R>(&self, patience: Duration, look: impl FnOnce(&mut Objects) -> R) -> Option<R> {
+        lock_for(&self.objects, patience).map(|mut objects| look(&mut objects))
     }
 
     /// Feeds one batch of the thread on `slot`. Batches enter the global stacks in the order of the calls.

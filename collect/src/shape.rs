@@ -6,8 +6,10 @@ use bf_stack::Item;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     pub(crate) steps: Vec<Step>,
-    /// Items of the steps; empty if they are all [`Item::NONE`].
+    /// Items of the steps, two for a copy: what it loads and what it stores. Empty if they are all [`Item::NONE`].
     pub(crate) items: Vec<Item>,
+    /// How many items the steps have.
+    pub(crate) item_count: usize,
     /// The words that are steps' first, each once.
     pub(crate) places: Vec<u32>,
     pub(crate) words: u32,
@@ -16,6 +18,20 @@ pub struct Shape {
     pub(crate) plain: bool,
     /// Number of its segment, from 1 up; 0 if segments of one form are not told apart.
     pub(crate) origin: u32,
+    /// What it does besides.
+    pub(crate) event: Option<Event>,
+}
+
+/// What happens to memory, besides accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Event {
+    /// A block was allocated: the words are the header, its address and its length in bytes.
+    Allocation {
+        /// Where in the source, in numbers of the caller.
+        site: u32,
+    },
+    /// A block is freed: the words are the header and its address.
+    Release,
 }
 
 /// One part of a shape.
@@ -48,6 +64,14 @@ pub enum What {
 }
 
 impl Step {
+    /// How many items it has.
+    pub(crate) const fn items(&self) -> usize {
+        match self.what {
+            What::Copy => 2,
+            _ => 1,
+        }
+    }
+
     const fn words(self, stream: bool) -> u32 {
         match self.what {
             What::Load(_) | What::Store(_) => 1 + stream as u32,
@@ -80,7 +104,27 @@ impl Shape {
     /// A record of `words` words that stands for nothing.
     #[must_use]
     pub const fn empty(words: u32) -> Self {
-        Self { steps: Vec::new(), items: Vec::new(), places: Vec::new(), words, stream: false, plain: true, origin: 0 }
+        Self {
+            steps: Vec::new(),
+            items: Vec::new(),
+            item_count: 0,
+            places: Vec::new(),
+            words,
+            stream: false,
+            plain: true,
+            origin: 0,
+            event: None,
+        }
+    }
+
+    /// A record of something other than accesses. `None` if that has more words.
+    #[must_use]
+    pub fn event(words: u32, event: Event) -> Option<Self> {
+        let needed = match event {
+            Event::Allocation { .. } => 3,
+            Event::Release => 2,
+        };
+        (words >= needed).then(|| Self { event: Some(event), ..Self::empty(words) })
     }
 
     fn new(words: u32, steps: Vec<Step>, stream: bool) -> Option<Self> {
@@ -94,9 +138,10 @@ impl Shape {
         let mut places: Vec<_> = steps.iter().map(|step| step.word).collect();
         places.sort_unstable();
         places.dedup();
-        let items: Vec<_> = steps.iter().map(|step| step.item).collect();
+        let items: Vec<_> = steps.iter().flat_map(|step| std::iter::repeat_n(step.item, step.items())).collect();
+        let item_count = items.len();
         let items = if items.iter().all(|&item| item == Item::NONE) { Vec::new() } else { items };
-        Some(Self { steps, items, places, words, stream, plain, origin: 0 })
+        Some(Self { steps, items, item_count, places, words, stream, plain, origin: 0, event: None })
     }
 
     /// The shape of one segment, told apart from others of the same form by its number, from 1 up.

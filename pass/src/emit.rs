@@ -69,6 +69,11 @@ impl Emitter {
             let values = match &write.content {
                 Content::Value(value) => vec![*value],
                 Content::Access(access) => self.words(access),
+                Content::Loaded(at) => vec![self.builder.load(self.pointer, *at)],
+                Content::Product(a, b) => {
+                    let [a, b] = [a, b].map(|value| self.builder.zero_extend(*value, self.word));
+                    vec![self.builder.mul(a, b)]
+                }
             };
             for (at, value) in (write.word..).zip(values) {
                 self.builder.store(value, slot(at));

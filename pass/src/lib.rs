@@ -5,6 +5,7 @@
 //! the module and its own options: the same input gives the same output, bit for bit.
 
 mod access;
+mod allocation;
 mod attributes;
 mod count;
 mod emit;
@@ -143,8 +144,11 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
         }
         counts.slots += counter.as_mut().map_or(0, |counter| counter.write(*function, &plan));
         let headers: Vec<_> = segments.iter().map(|segment| tables.segment(*function, segment)).collect();
-        // Last first: a split moves what follows in its block, which then is only the segment itself.
-        for (segment, header) in segments.iter().zip(headers).rev() {
+        // Allocations first, because what is recorded in front of the same instruction comes behind them. Then last first:
+        // a split moves what follows in its block, which then is only the segment itself.
+        let is_allocation = |(segment, _): &(&segment::Segment, _)| segment.kind == bf_abi::Segment::ALLOCATION;
+        let all = || segments.iter().zip(&headers).rev();
+        for (segment, &header) in all().filter(is_allocation).chain(all().filter(|each| !is_allocation(each))) {
             emitter.segment(*function, segment, header);
             counts.accesses += segment.entries.len();
         }

@@ -1,6 +1,6 @@
 //! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
-//! `-bf-by-func`, `-bf-unique-bytes`, `-bf-mem-footprint`, `-bf-strides`, `-bf-reuse-dist`, `-bf-counters-only`,
-//! `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`,
+//! `-bf-by-func`, `-bf-data-structs`, `-bf-unique-bytes`, `-bf-mem-footprint`, `-bf-strides`, `-bf-reuse-dist`,
+//! `-bf-counters-only`, `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`,
 //! `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
 //!
 //! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, with the words
@@ -48,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) strides: bool,
     /// Keep reuse distances in words, too.
     pub(crate) reuse_distance: bool,
+    /// Keep histograms by object in memory too.
+    pub(crate) by_object: bool,
     /// Record every iteration of every loop by itself.
     pub(crate) no_streams: bool,
     /// Count instructions, and record no accesses.
@@ -102,6 +104,7 @@ impl Options {
     pub(crate) fn flags(&self) -> u32 {
         let flags = [
             (self.by_function, Module::BY_FUNCTION),
+            (self.by_object, Module::BY_OBJECT),
             (self.unique_bytes, Module::UNIQUE_BYTES),
             (self.footprint, Module::FOOTPRINT),
             (self.strides, Module::STRIDES),
@@ -139,6 +142,7 @@ impl Options {
                 None | Some("loads" | "stores") => self.reuse_distance = true,
                 Some(kind) => return Err(format!("`-{name}`: `{kind}` is neither loads nor stores")),
             },
+            "bf-data-structs" => self.by_object = alone()?,
             "bf-no-streams" => self.no_streams = alone()?,
             "bf-counters-only" => self.counters_only = alone()?,
             "bf-no-counters" => self.no_counters = alone()?,

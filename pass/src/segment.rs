@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use bf_abi::{Entry, MAX_SEGMENT_WORDS};
 
 use crate::access::{Access, Classifier};
+use crate::allocation::{self, Bytes, Place};
 use crate::llvm::{Analyses, Block, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
@@ -30,7 +31,7 @@ pub(crate) fn is_runtime(name: &str) -> bool {
 
 /// One segment.
 pub(crate) struct Segment {
-    /// [`bf_abi::Segment::ONCE`] or [`bf_abi::Segment::STREAM`].
+    /// One of those of [`bf_abi::Segment`].
     pub(crate) kind: u32,
     pub(crate) entries: Vec<Entry>,
     /// For each entry the instruction that it describes.
@@ -61,6 +62,10 @@ pub(crate) enum Content {
     Value(Value),
     /// The words of an access.
     Access(Access),
+    /// The address that lies there.
+    Loaded(Value),
+    /// Two unsigned numbers, multiplied.
+    Product(Value, Value),
 }
 
 impl Segment {
@@ -161,6 +166,7 @@ impl Cutter {
                     open.get_or_insert_with(|| Segment::new(instruction)).callee = callee;
                 }
                 segments.extend(open.take());
+                segments.extend(allocation(instruction));
             }
         }
         segments.extend(open);
@@ -245,6 +251,32 @@ impl Cutter {
             Some(function) => self.classifier.libc.of(function).is_none(),
         }
     }
+}
+
+/// What is recorded of a call that gives or takes memory.
+fn allocation(call: Value) -> Vec<Segment> {
+    let Some(found) = allocation::of(call) else { return Vec::new() };
+    let mut segments = Vec::new();
+    if let Some(block) = found.takes {
+        let mut segment = Segment { kind: bf_abi::Segment::RELEASE, ..Segment::new(call) };
+        segment.write(call, 1, Content::Value(block));
+        segments.push(segment);
+    }
+    if let Some(((place, bytes), after)) = found.gives.zip(call.after()) {
+        let mut segment = Segment { kind: bf_abi::Segment::ALLOCATION, first: call, ..Segment::new(after) };
+        let place = match place {
+            Place::Result(result) => Content::Value(result),
+            Place::Stored(at) => Content::Loaded(at),
+        };
+        let bytes = match bytes {
+            Bytes::Argument(bytes) => Content::Value(bytes),
+            Bytes::Product(count, unit) => Content::Product(count, unit),
+        };
+        segment.write(after, 1, place);
+        segment.write(after, 1, bytes);
+        segments.push(segment);
+    }
+    segments
 }
 
 /// The function that a call names, if its code lies outside this module: a copy that is here for inlining only is none.

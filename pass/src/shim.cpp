@@ -270,4 +270,16 @@ const char *bf_shim_subprogram_name(LLVMMetadataRef Subprogram, bool Linkage, si
   *Length = Name.size();
   return Name.data();
 }
+
+// The instruction in front of which something can be done once a call has returned; null if there is no such place.
+LLVMValueRef bf_shim_after(LLVMValueRef Call) {
+  auto *C = unwrap<CallBase>(Call);
+  if (auto *I = dyn_cast<InvokeInst>(C)) {
+    BasicBlock *Next = I->getNormalDest();
+    return Next->getSinglePredecessor() ? wrap(&*Next->getFirstInsertionPt()) : nullptr;
+  }
+  if (C->isMustTailCall() || !isa<CallInst>(C))
+    return nullptr;
+  return wrap(C->getNextNode());
+}
 }

@@ -10,7 +10,7 @@ use crate::{
     spec::{Scope, Shape},
     stack::Level,
 };
-use bf_profile::{ItemLines, LineData, Owner, Places, Process, Profile};
+use bf_profile::{ItemLines, LineData, ObjectKind, Owner, Places, Process, Profile, objects::Object};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -84,6 +84,8 @@ pub struct Part<'a> {
     pub site: Option<u32>,
     /// Whether it stands for what is left of the site's function.
     pub merged: bool,
+    /// What the references went to; `None`: unknown, or not recorded.
+    pub object: Option<&'a Object>,
     /// What is attributed to it.
     pub figures: Figures,
 }
@@ -115,8 +117,10 @@ pub fn attribute<'a>(profile: &'a Profile, asked: &Query) -> Result<Attribution<
             count(process, (index, shapes.len()), shape, capacity, &asked.tags, &mut items)?;
         }
         parts.extend(items.into_iter().map(|(item, figures)| {
+            let object = process.objects.items.get(item as usize).copied().flatten();
+            let object = object.and_then(|object| process.objects.objects.get(object as usize));
             let item = process.places.items.get(item as usize).copied().unwrap_or_default();
-            Part { process, places: &process.places, site: item.site, merged: item.merged, figures }
+            Part { process, places: &process.places, site: item.site, merged: item.merged, object, figures }
         }));
     }
     let totals = totals(&answer);
@@ -220,22 +224,27 @@ pub enum By {
     Line,
     /// Innermost loops, by the line they begin on.
     Loop,
+    /// Objects in memory: variables, blocks by where they were allocated, stacks.
+    Object,
 }
 
 /// One row of a breakdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Key {
-    /// The name of the function that was compiled (for functions), or in which the line or loop is written.
+    /// The name of the function that was compiled (for functions), or in which the line or loop is written, or of the object.
     pub name: String,
     /// Linkage name of that function.
     pub linkage_name: String,
     /// Path of the source file; "" if unknown.
     pub file: String,
-    /// Line that the function or loop begins on, or the line itself; 0 if unknown.
+    /// Line that the function or loop begins on, or the line itself, or that on which blocks were allocated; 0 if unknown.
     pub line: u32,
     /// How many loops are around it, itself included; 0 if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
+    /// What kind of object it is: `"global"`, `"heap"` or `"stack"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
     /// Whether it stands for places of the function that could not be told apart for want of items.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub merged: bool,
@@ -248,6 +257,10 @@ impl Key {
     /// The row that an item belongs to.
     fn of(part: &Part<'_>, by: By) -> Self {
         let places = part.places;
+        if by == By::Object {
+            let unknown = || Self { name: UNKNOWN.to_owned(), ..Self::default() };
+            return part.object.map_or_else(unknown, |object| Self::of_object(object, places));
+        }
         let Some((index, site)) = part.site.and_then(|index| Some((index, places.sites.get(index as usize)?))) else {
             return Self { name: UNKNOWN.to_owned(), ..Self::default() };
         };
@@ -268,12 +281,62 @@ impl Key {
                 }
                 None => Self { depth: Some(0), merged: part.merged, ..function(places.compiled_into(index)) },
             },
+            By::Object => Self::default(),
+        }
+    }
+
+    fn of_object(object: &Object, places: &Places) -> Self {
+        let site = object.site.and_then(|site| places.sites.get(site as usize));
+        Self {
+            name: object.name.clone(),
+            file: site.map_or_else(String::new, |site| places.string(site.file).to_owned()),
+            line: site.map_or(0, |site| site.line),
+            kind: Some(match object.kind {
+                ObjectKind::Global => "global",
+                ObjectKind::Heap => "heap",
+                ObjectKind::Stack => "stack",
+            }),
+            ..Self::default()
         }
     }
 }
 
+/// How much memory an object took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// How many blocks were allocated.
+    pub blocks: u64,
+    /// Bytes of all of them; 0: unknown.
+    pub bytes: u64,
+    /// The most bytes of them that were in use at a time, of several processes the sum; 0: unknown.
+    pub peak_bytes: u64,
+}
+
 impl Attribution<'_> {
-    /// What is attributed to each function, line or loop.
+    /// How much memory the objects took, by row.
+    #[must_use]
+    pub fn memory(&self) -> BTreeMap<Key, Memory> {
+        let mut rows: BTreeMap<Key, Memory> = BTreeMap::new();
+        let mut processes: Vec<&Process> = self.parts.iter().map(|part| part.process).collect();
+        processes.dedup_by(|a, b| std::ptr::eq(*a, *b));
+        for process in processes {
+            for object in &process.objects.objects {
+                let row = rows.entry(Key::of_object(object, &process.places)).or_default();
+                row.blocks += object.count;
+                row.bytes += object.bytes;
+                row.peak_bytes += object.peak;
+            }
+        }
+        rows
+    }
+
+    /// A process that was recorded by place and not by object.
+    #[must_use]
+    pub fn without_objects(&self) -> Option<&Process> {
+        self.parts.iter().map(|part| part.process).find(|process| process.objects.items.is_empty())
+    }
+
+    /// What is attributed to each function, line, loop or object.
     #[must_use]
     pub fn by(&self, by: By) -> Vec<(Key, Figures)> {
         let mut rows: BTreeMap<Key, Figures> = BTreeMap::new();

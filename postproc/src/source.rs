@@ -23,6 +23,8 @@ pub struct Line {
     pub figures: Figures,
     /// By way.
     pub ways: BTreeMap<Vec<Frame>, Figures>,
+    /// By name of the object that it accessed, if that was recorded.
+    pub objects: BTreeMap<String, Figures>,
 }
 
 /// The frames of a part: the place itself, the call that its function was inlined at, and so on.
@@ -59,9 +61,12 @@ impl Attribution<'_> {
         for part in &self.parts {
             let frames = frames(part);
             let Some(first) = frames.first().filter(|frame| frame.file == file) else { continue };
-            let line = lines.entry(first.line).or_insert_with(|| Line { figures: none(), ways: BTreeMap::new() });
+            let line = lines.entry(first.line).or_insert_with(|| Line { figures: none(), ..Line::default() });
             line.figures.add(&part.figures);
             line.ways.entry(frames).or_insert_with(none).add(&part.figures);
+            if let Some(object) = part.object {
+                line.objects.entry(object.name.clone()).or_insert_with(none).add(&part.figures);
+            }
         }
         lines
     }

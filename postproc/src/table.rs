@@ -36,6 +36,8 @@ pub struct Row {
     pub loop_depth: u32,
     /// Whether it stands for places of the function that could not be told apart.
     pub merged: bool,
+    /// The object in memory that was accessed; "" if unknown, or not recorded.
+    pub object: String,
 }
 
 /// The table.
@@ -66,8 +68,9 @@ impl Table {
 
 fn row(part: &crate::attribution::Part<'_>) -> Row {
     let (process, places) = (part.process, &part.process.places);
-    let mut row =
-        Row { process: process.meta.executable.clone(), pid: process.meta.pid, merged: part.merged, ..Row::default() };
+    let object = part.object.map_or_else(String::new, |object| object.name.clone());
+    let pid = process.meta.pid;
+    let mut row = Row { process: process.meta.executable.clone(), pid, merged: part.merged, object, ..Row::default() };
     let Some((index, site)) = part.site.and_then(|index| Some((index, places.sites.get(index as usize)?))) else {
         return Row { function: crate::attribution::UNKNOWN.to_owned(), ..row };
     };

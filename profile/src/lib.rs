@@ -18,6 +18,7 @@ mod golden;
 mod merge;
 pub mod model;
 mod patterns;
+pub mod objects;
 pub mod places;
 #[cfg(test)]
 mod samples;
@@ -38,6 +39,7 @@ pub use model::{
     Meta, Owner, Process, Profile, References, SampledLines, Sampling, SetHistograms, StackData,
 };
 pub use patterns::{Patterns, Strides, Touched};
+pub use objects::Objects;
 pub use places::Places;
 pub use sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 pub use validate::Invalid;

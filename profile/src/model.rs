@@ -5,6 +5,7 @@ use bincode::{Decode, Encode};
 use crate::coherence::LineCoherence;
 use crate::counters::Counters;
 use crate::patterns::Patterns;
+use crate::objects::Objects;
 use crate::places::Places;
 use crate::sharing::SharedLines;
 
@@ -44,6 +45,8 @@ pub struct Process {
     pub counters: Counters,
     /// Where in the source things happened.
     pub places: Places,
+    /// What accesses went to.
+    pub objects: Objects,
     /// The stacks broken down by place, one entry per line size, ascending; empty if that was not asked for.
     pub items: Vec<ItemLines>,
     /// Which bytes it touched, and in which steps; empty if that was not asked for.

@@ -7,6 +7,7 @@ use crate::coherence::{ByPosition, Coherence, LineCoherence};
 use crate::counters::{CountItem, CountedFunction, Counters};
 use crate::model::*;
 use crate::patterns::{Patterns, Strides, Touched};
+use crate::objects::{Object, Objects};
 use crate::places::{Function, Item, Loop, Places, Site};
 use crate::sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 use crate::trace::{self, Access, Event};
@@ -93,6 +94,7 @@ pub(crate) fn rich() -> Profile {
         coherence,
         sharing: vec![sharing(32), sharing(64)],
         places: places(),
+        objects: objects(),
         items: vec![],
         patterns: patterns(),
     };
@@ -137,6 +139,20 @@ pub(crate) fn patterns() -> Patterns {
         ],
         strides: vec![strides(None, true, &[(0, 1 << 33)]), strides(Some(1), false, &[(1, 7), (Strides::FIRST, 1)])],
     }
+}
+
+/// What the items of [`places`] went to: blocks, a variable, and nothing that is known.
+pub(crate) fn objects() -> Objects {
+    let heap = Object {
+        kind: ObjectKind::Heap,
+        name: "graph.c:7".into(),
+        site: Some(0),
+        count: 3,
+        bytes: 1 << 12,
+        peak: 1 << 11,
+    };
+    let global = Object { name: "größe".into(), count: 1, bytes: 64, peak: 64, ..Object::default() };
+    Objects { objects: vec![heap, global], items: vec![None, Some(1), Some(0)], crowded: false }
 }
 
 /// The line data, all of each stack attributed to another of so many items.

@@ -73,6 +73,7 @@ pub(crate) enum Kind {
     Places = 6,
     Items = 7,
     Patterns = 10,
+    Objects = 9,
     TraceHead = 16,
     Records = 17,
 }
@@ -91,6 +92,7 @@ impl Kind {
             6 => Self::Places,
             7 => Self::Items,
             10 => Self::Patterns,
+            9 => Self::Objects,
             16 => Self::TraceHead,
             17 => Self::Records,
             _ => return None,

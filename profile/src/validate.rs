@@ -99,6 +99,7 @@ impl Process {
         all.try_for_each(|data| within(|| format!("sharing of {}-byte lines", data.line_bytes), data.validate()))?;
         self.validate_coherence()?;
         within(|| "places".into(), self.places.validate())?;
+        within(|| "objects".into(), self.objects.validate(&self.places))?;
         let mut all = self.items.iter();
         all.try_for_each(|lines| within(|| format!("{}-byte lines by place", lines.line_bytes), lines.validate()))?;
         self.validate_by_place()

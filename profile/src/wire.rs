@@ -16,6 +16,7 @@ use crate::model::{
     Callee, Histograms, ItemLines, ItemStack, LineData, Machine, Meta, Owner, References, Sampling, StackData,
 };
 use crate::patterns::Patterns;
+use crate::objects::Objects;
 use crate::places::Places;
 use crate::section::{Kind, MAX_RAW};
 use crate::sharing::{SharedLine, SharedLines};
@@ -279,6 +280,14 @@ impl Part for Patterns {
     }
 }
 
+impl Part for Objects {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        decode(bytes)
+    }
+}
+
 impl Part for Counters {
     const VERSION: u16 = 1;
 
@@ -299,6 +308,7 @@ pub(crate) const fn version_of(kind: Kind) -> u16 {
         Kind::Items => <ItemLines as Part>::VERSION,
         Kind::Places => <Places as Part>::VERSION,
         Kind::Patterns => <Patterns as Part>::VERSION,
+        Kind::Objects => <Objects as Part>::VERSION,
         Kind::TraceHead => <crate::trace::Header as Part>::VERSION,
         Kind::End | Kind::Records => 1,
     }

@@ -2,7 +2,7 @@
 
 use crate::modules;
 use bf_abi::{Entry, MAX_SEGMENT_WORDS, Op, Segment};
-use bf_collect::{Item, Shape, Shapes, Step, What};
+use bf_collect::{Event, Item, Shape, Shapes, Step, What};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -124,12 +124,14 @@ unsafe fn entries(segment: &Segment) -> &[Entry] {
     }
 }
 
-/// The form of a segment's records, with what its entries' sites are attributed to.
-pub fn shape(segment: &Segment, entries: &[Entry], mut item: impl FnMut(u32) -> Item) -> Shape {
+/// The form of a segment's records, with what its entries' sites are attributed to. `site`: the segment's own.
+pub fn shape(segment: &Segment, entries: &[Entry], site: u32, mut item: impl FnMut(u32) -> Item) -> Shape {
     let words = segment.words.clamp(1, MAX_SEGMENT_WORDS);
     let steps = entries.iter().map_while(|entry| step(entry, &mut item)).collect();
     let shape = match segment.kind {
         Segment::STREAM => Shape::stream(words, steps),
+        Segment::ALLOCATION => Shape::event(words, Event::Allocation { site }),
+        Segment::RELEASE => Shape::event(words, Event::Release),
         _ => Shape::once(words, steps),
     };
     // No pass writes a segment with entries outside of its words.

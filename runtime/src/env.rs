@@ -29,6 +29,8 @@ pub struct Options {
     pub by_place: Option<bool>,
     /// `BF_PATTERNS`: which access patterns to keep, whatever the modules ask for.
     pub patterns: Option<Wanted>,
+    /// `BF_BY_OBJECT`: whether to keep them by object in memory, too.
+    pub by_object: Option<bool>,
     /// `BF_SHARING`: how many lines that threads share are told apart.
     pub sharing: Option<u32>,
     /// `BF_THREADS`: helper threads.
@@ -80,6 +82,7 @@ impl Options {
             "BF_ORDER" => self.order = order(&text)?,
             "BF_BY_PLACE" => self.by_place = Some(flag(&text)?),
             "BF_PATTERNS" => self.patterns = Some(patterns(&text)?),
+            "BF_BY_OBJECT" => self.by_object = Some(flag(&text)?),
             "BF_SHARING" => self.sharing = Some(number(&text, 0, 1 << 20)?),
             "BF_THREADS" => self.threads = Some(number(&text, 0, 64)?),
             "BF_MAX_MEMORY" => self.max_memory = Some(bytes(&text)?),

@@ -49,6 +49,7 @@ mod log;
 mod memory;
 mod modules;
 mod names;
+mod objects;
 mod output;
 mod places;
 mod process;

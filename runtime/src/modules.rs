@@ -2,7 +2,7 @@
 
 use crate::places::{Copied, Interned};
 use crate::process::lock;
-use crate::{decode, log, process};
+use crate::{decode, log, objects, process};
 use bf_abi::{ABI_VERSION, Entry, Module, Segment};
 use bf_collect::{Item, Shape, Wanted};
 use bf_profile::Places;
@@ -34,6 +34,8 @@ pub struct Known {
     pub by_function: bool,
     /// The access patterns that modules asked for.
     pub patterns: Wanted,
+    /// Whether one asked for histograms by object in memory.
+    pub by_object: bool,
     /// By address of the module.
     modules: BTreeMap<usize, Tables>,
     places: Interned,
@@ -63,6 +65,7 @@ impl Known {
             numbers: BTreeMap::new(),
             by_function: false,
             patterns: Wanted { bytes: false, touches: false, strides: false },
+            by_object: false,
             modules: BTreeMap::new(),
             places: Interned::new(),
             segments: Vec::new(),
@@ -147,11 +150,16 @@ pub unsafe fn register(module: *const Module) {
     known.modules.insert(module as usize, Tables { callees, places });
     known.by_function |= fields.flags & Module::BY_FUNCTION != 0;
     known.patterns = known.patterns.or(patterns);
+    known.by_object |= fields.flags & Module::BY_OBJECT != 0;
     known.names.insert(name);
     known.functions.extend(functions);
     known.line_sizes.extend(line_sizes);
     known.max_set_bits = known.max_set_bits.max(fields.max_set_bits);
     known.max_ways = known.max_ways.max(fields.max_ways);
+    drop(known);
+    if let Some(recorder) = process::recorder() {
+        objects::add_globals(recorder.session());
+    }
 }
 
 /// Where the modules' tables are.
@@ -175,13 +183,18 @@ pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
     let callee = (segment.callee as usize)
         .checked_sub(1)
         .map_or(0, |index| tables.as_ref().and_then(|tables| tables.callees.get(index)).copied().unwrap_or(0));
+    let allocates = segment.kind == Segment::ALLOCATION;
+    let site = match &mut tables {
+        Some(tables) if allocates => known.places.site(&mut tables.places, segment.site),
+        _ => 0,
+    };
     let item = |number| match &mut tables {
         Some(tables) if by_item => known.places.item(&mut tables.places, number),
         _ => Item::NONE,
     };
     // By content: a library that is loaded over and over adds nothing.
     let next = known.segments.len() as u32 + 1;
-    let mut shape = decode::shape(segment, entries, item);
+    let mut shape = decode::shape(segment, entries, site, item);
     if apart {
         // Strides are those of one instruction, so each segment has a number of its own.
         shape = shape.of_segment(next);

@@ -4,7 +4,7 @@ use crate::process::{self, Identity, PATIENCE, lock, lock_for};
 use crate::recording::Extent;
 use crate::stack::{self, Stack};
 use crate::thread::{self, add_calls};
-use crate::{calipers, counters, log, memory, modules, quiet, slots, symbols, topology};
+use crate::{calipers, counters, log, memory, modules, objects, quiet, slots, topology};
 use bf_collect::{Batch, Bucket, Config, Snapshot};
 use bf_profile::trace::{Access, Event, Header, Writer};
 use bf_profile::{Callee, Counters, EndReason, Meta, Patterns, Places, Process, Profile};
@@ -84,11 +84,18 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
     if snapshot.missing > 0 {
         log::remark(format!("{} stacks were busy at the end and are left out", snapshot.missing));
     }
-    symbols::name(&mut snapshot.sharing);
     // Nobody else names places.
     let named = process::config().by_item
         || snapshot.sharing.iter().any(|lines| !lines.lines.is_empty())
         || !patterns.strides.is_empty();
+    let mut places = if named { modules::places() } else { Places::default() };
+    let mut objects = bf_profile::Objects::default();
+    if let Some(recorder) = process::recorder().filter(|_| named) {
+        objects::name(&mut snapshot.sharing, recorder.session());
+        if recorder.session().config().by_object {
+            objects = objects::tables(recorder, &mut places);
+        }
+    }
     let counters = counters::collect();
     Process {
         meta: Meta {
@@ -109,7 +116,8 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         coherence: snapshot.coherence,
         sharing: snapshot.sharing,
         counters,
-        places: if named { modules::places() } else { Places::default() },
+        places,
+        objects,
         items: snapshot.items.into_iter().filter(|lines| !lines.stacks.is_empty()).collect(),
         patterns,
     }

@@ -3,7 +3,9 @@
 use crate::env::Options;
 use crate::helpers::{self, Helpers};
 use crate::names::{self, Facts};
-use crate::{calipers, checkpoint, fork, heap, log, memory, modules, output, quiet::Quiet, signals, slots, thread};
+use crate::{
+    calipers, checkpoint, fork, heap, log, memory, modules, objects, output, quiet::Quiet, signals, slots, thread,
+};
 use bf_collect::{Batch, Bucket, Config, Order, Patterns, Session, Wanted};
 use bf_profile::EndReason;
 use std::path::PathBuf;
@@ -76,6 +78,7 @@ impl Recorder {
         if let Some(patterns) = &self.patterns {
             lock(patterns).feed(slot, batch, bucket);
         }
+        self.session.note(slot, batch);
         if self.helpers.take(self) {
             self.session.hand_over(slot, batch, bucket);
         } else {
@@ -385,13 +388,16 @@ pub fn config() -> Config {
         }
         limits.max_set_bits = options.max_set_bits.map_or(limits.max_set_bits, |bits| bits.max(known.max_set_bits));
         limits.max_ways = options.max_ways.map_or(limits.max_ways, |ways| ways.max(known.max_ways));
+        let by_object = options.by_object.unwrap_or(known.by_object) && options.sample.is_none();
+        let by_place = options.by_place.unwrap_or(known.by_function) && options.sample.is_none();
         Config {
             line_sizes,
             limits,
             sample: options.sample,
             instructions: options.instructions,
             order: options.order,
-            by_item: options.by_place.unwrap_or(known.by_function) && options.sample.is_none(),
+            by_item: by_place || by_object,
+            by_object,
             tracked: options.sharing.map_or(Config::TRACKED, |lines| lines as usize),
         }
     })
@@ -439,6 +445,7 @@ fn begin_recorder() -> &'static Recorder {
     let wanted = options().patterns.unwrap_or_else(|| modules::with(|known| known.patterns));
     let patterns = wanted.any().then(|| Mutex::new(Patterns::new(wanted, memory::full)));
     let fresh = Box::leak(Box::new(Recorder { session, trace, patterns, wanted, helpers: Helpers::new(helpers) }));
+    objects::begin(&fresh.session, recorder().map(|old| &old.session));
     RECORDER.store(fresh, Ordering::Release);
     fresh
 }

@@ -274,17 +274,18 @@ fn feed(
     if from >= to {
         return from;
     }
-    match mode {
-        Mode::Ignore => to,
-        // SAFETY:
-        // - `from..to` is what the thread recorded in one of its buffers
-        // - segments are mapped, or `unload` has a copy
-        Mode::Feed(bucket) => unsafe {
-            let feed = |batch: &mut Batch| recorder.feed(slot, batch, bucket);
-            match unload::ghosts() {
-                None => accumulator.read(from, to, there, bucket, feed),
-                Some(locate) => accumulator.read(from, to, locate, bucket, feed),
-            }
-        },
+    let feed = |batch: &mut Batch| match mode {
+        Mode::Feed(bucket) => recorder.feed(slot, batch, bucket),
+        // Memory is allocated and freed all the same.
+        Mode::Ignore => recorder.session().note(slot, batch),
+    };
+    // SAFETY:
+    // - `from..to` is what the thread recorded in one of its buffers
+    // - segments are mapped, or `unload` has a copy
+    unsafe {
+        match unload::ghosts() {
+            None => accumulator.read(from, to, there, mode, feed),
+            Some(locate) => accumulator.read(from, to, locate, mode, feed),
+        }
     }
 }

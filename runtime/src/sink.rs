@@ -45,8 +45,8 @@ impl Accumulator {
         self.used = false;
     }
 
-    /// Reads segments from `from` up to `to` and counts them in `bucket` as the thread's on `slot`. Returns where it
-    /// stopped: `to`, unless the last segment reaches beyond it.
+    /// Reads segments from `from` up to `to`; `feed` takes what they hold. Returns where it stopped: `to`, unless the last
+    /// segment reaches beyond it.
     ///
     /// # Safety
     ///
@@ -57,9 +57,10 @@ impl Accumulator {
         from: *const u64,
         to: *const u64,
         locate: impl Fn(u64) -> *const Segment,
-        bucket: Bucket,
+        mode: Mode,
         feed: impl Fn(&mut Batch),
     ) -> *const u64 {
+        let counts = matches!(mode, Mode::Feed(bucket) if bucket != Bucket::UNCOUNTED);
         let Self { batch, memory, used, read } = self;
         // SAFETY:
         // - both lie within one buffer
@@ -69,14 +70,16 @@ impl Accumulator {
         let words = (0..len).map(move |i| unsafe { decode::word(from.add(i)) });
         // SAFETY:
         // - the caller's obligation
-        let mut reader = unsafe { Reader::new(locate, memory, bucket != Bucket::UNCOUNTED) };
+        let mut reader = unsafe { Reader::new(locate, memory, counts) };
         let mut feed = |batch: &mut Batch| {
-            *used = true;
-            read.1 = read.1.saturating_add(batch.accesses());
+            if mode != Mode::Ignore {
+                *used |= batch.accesses() > 0;
+                read.1 = read.1.saturating_add(batch.accesses());
+            }
             feed(batch);
         };
         let taken = batch.append(words, &mut reader, &mut feed);
-        if batch.accesses() > 0 {
+        if !batch.is_empty() {
             feed(batch);
         }
         batch.clear();

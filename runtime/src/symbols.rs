@@ -1,4 +1,4 @@
-//! What lies at an address: variables of the program and its libraries, by their symbol tables.
+//! Variables of the program and its libraries, by their symbol tables.
 
 use bf_profile::{ObjectKind, SharedLines, SharedObject};
 use object::{Object as _, ObjectKind as ObjectFileKind, ObjectSymbol as _, ReadCache, SymbolKind};
@@ -7,10 +7,11 @@ use std::fs::File;
 use std::path::PathBuf;
 
 /// A file that is mapped.
-struct Mapped {
-    path: PathBuf,
+pub struct Mapped {
+    /// Where it is.
+    pub path: PathBuf,
     /// What was added to the addresses in it.
-    base: u64,
+    pub base: u64,
     /// Addresses of its segments in memory: begin and end.
     segments: Vec<(u64, u64)>,
 }
@@ -27,7 +28,7 @@ pub fn name(sharing: &mut [SharedLines]) {
         for line in &mut lines.lines {
             let within = |&(begin, end): &(u64, u64)| begin < line.address + line_bytes && line.address < end;
             let Some(at) = mapped.iter().position(|file| file.segments.iter().any(within)) else { continue };
-            let table = tables[at].get_or_insert_with(|| symbols(&mapped[at]));
+            let table = tables[at].get_or_insert_with(|| variables(&mapped[at]));
             // The last that begins before the line's end.
             let found = table.range(..line.address + line_bytes).next_back().map(|(_, object)| object);
             line.object = found.filter(|object| object.address + object.bytes > line.address).cloned();
@@ -64,8 +65,8 @@ fn texts(mapped: &Mapped) -> BTreeMap<u64, (u64, String)> {
     functions
 }
 
-/// Variables by address.
-fn symbols(mapped: &Mapped) -> BTreeMap<u64, SharedObject> {
+/// Its variables, by address.
+pub fn variables(mapped: &Mapped) -> BTreeMap<u64, SharedObject> {
     let mut variables = BTreeMap::new();
     each_symbol(mapped, SymbolKind::Data, |address, bytes, name| {
         variables.insert(address, SharedObject { kind: ObjectKind::Global, name: name.to_owned(), address, bytes });
@@ -89,8 +90,8 @@ fn each_symbol(mapped: &Mapped, kind: SymbolKind, mut take: impl FnMut(u64, u64,
     }
 }
 
-/// Read from the system: the loader's own list is behind a lock, which a thread that was interrupted may hold.
-fn mapped() -> Vec<Mapped> {
+/// The files that are mapped. Read from the system: the loader's own list is behind a lock, which a thread that was interrupted may hold.
+pub fn mapped() -> Vec<Mapped> {
     let Ok(text) = std::fs::read_to_string("/proc/self/maps") else { return Vec::new() };
     let mut all: Vec<Mapped> = Vec::new();
     let mut end_before = 0;

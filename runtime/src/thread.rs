@@ -3,14 +3,15 @@
 use crate::buffer;
 use crate::fair::Fair;
 use crate::level::Frame;
-use crate::process::{self, Recorder};
+use crate::process::{self, PATIENCE, Recorder};
 use crate::quiet::Quiet;
 use crate::recording::{Extent, Recording};
 use crate::stack::{self, Stack};
 use crate::tls::Cursor;
-use crate::{calipers, checkpoint, log, memory, signals, slots};
+use crate::{calipers, checkpoint, log, memory, objects, signals, slots};
 use bf_abi::MAX_SEGMENT_WORDS;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr;
 use std::sync::MutexGuard;
 use std::sync::atomic::AtomicU32;
@@ -96,6 +97,8 @@ impl Registry {
             let mut inner = thread.inner();
             if mine.is_some_and(|mine| ptr::eq(mine, thread)) {
                 inner.slot = recorder.take_slot();
+                let own = objects::stack_around(&raw const inner as usize);
+                recorder.session().objects(PATIENCE, |objects| objects.add_stack(inner.slot, own.start, own.end));
                 inner.accumulator.reset();
                 inner.counts.forget();
                 drop(inner);
@@ -137,13 +140,15 @@ pub fn add_calls(sum: &mut Vec<u64>, calls: &[u64]) {
 fn register(cursor: Cursor) -> &'static Thread {
     let mut registry = registry();
     let thread = registry.idle.pop().unwrap_or_else(Thread::new);
+    let own = objects::stack_around(&raw const registry as usize);
     // SAFETY:
     // - only this thread works on its stack from here on, and signals are blocked, so not twice
-    unsafe { stack::call(thread.stack.top(), || register_here(&mut registry, thread, cursor)) };
+    unsafe { stack::call(thread.stack.top(), || register_here(&mut registry, thread, cursor, own)) };
     thread
 }
 
-fn register_here(registry: &mut Registry, thread: &'static Thread, cursor: Cursor) {
+/// `own`: the program's stack of this thread.
+fn register_here(registry: &mut Registry, thread: &'static Thread, cursor: Cursor, own: Range<u64>) {
     let recorder = process::begin();
     // What others did until now comes before what this thread does: one of them made it.
     if !process::finished() {
@@ -156,6 +161,7 @@ fn register_here(registry: &mut Registry, thread: &'static Thread, cursor: Curso
     let mut inner = thread.inner();
     inner.cursor = Some(cursor);
     inner.slot = recorder.take_slot();
+    recorder.session().objects(PATIENCE, |objects| objects.add_stack(inner.slot, own.start, own.end));
     inner.mode = calipers::mode();
     inner.counts.mode = inner.mode;
     let level = inner.next_level();

@@ -5,10 +5,13 @@
  * counters       counters side by side, in lines of all threads; with -DPADDED each in a line of its own
  * counters one   one counter for all
  * counters read  a table that all read, and a private sum
+ * counters heap  as the first, in a block that was allocated
+ * counters stack as the first, on the stack of the first thread
  */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define THREADS 4
@@ -47,6 +50,7 @@ __attribute__((noinline)) static long look_up(void)
 }
 
 static const char *what = "";
+static struct counter *own = counters;
 
 static void *work(void *number)
 {
@@ -58,7 +62,7 @@ static void *work(void *number)
         else if (strcmp(what, "read") == 0)
             sum += look_up();
         else
-            count(&counters[(long)number]);
+            count(&own[(long)number]);
     }
     return (void *)sum;
 }
@@ -66,8 +70,13 @@ static void *work(void *number)
 int main(int argc, char **argv)
 {
     pthread_t threads[THREADS];
+    _Alignas(64) struct counter local[THREADS] = {0};
     if (argc > 1)
         what = argv[1];
+    if (strcmp(what, "heap") == 0)
+        own = memset(aligned_alloc(64, sizeof counters + 64), 0, sizeof counters); /* block */
+    if (strcmp(what, "stack") == 0)
+        own = local;
     for (long at = 0; at < 64; at++)
         table[at] = at;
     pthread_barrier_init(&barrier, 0, THREADS);
@@ -75,6 +84,6 @@ int main(int argc, char **argv)
         pthread_create(&threads[at], 0, work, (void *)at);
     for (int at = 0; at < THREADS; at++)
         pthread_join(threads[at], 0);
-    printf("%ld %ld\n", counters[0].count, (long)total);
+    printf("%ld %ld\n", own[0].count, (long)total);
     return 0;
 }

@@ -149,9 +149,9 @@ fn exports_hold_the_same_figures() {
 }
 
 /// Every figure of every breakdown adds up to the answer without one.
-fn check_sums(sandbox: &Sandbox, hierarchy: &[&str]) {
+fn check_sums(sandbox: &Sandbox, hierarchy: &[&str], by: &[&str]) {
     let query = sandbox.bf(&[&["query"], hierarchy].concat());
-    for by in ["function", "line", "loop"] {
+    for by in by {
         let report = sandbox.bf(&[&["report", "--by", by], hierarchy].concat());
         let totals = report["totals"].as_object().unwrap();
         for (name, total) in totals {
@@ -204,16 +204,21 @@ int main(void)
 
 #[test]
 fn parts_add_up_to_the_whole_whatever_the_caches() {
-    let sandbox = Sandbox::new();
-    sandbox.c(THREADS, &["-O2", "-g", "-bf-by-func", "-pthread"]);
-    let _ = succeed(&mut sandbox.program("a.out"));
+    let recorded = |option: &str| {
+        let sandbox = Sandbox::new();
+        sandbox.c(THREADS, &["-O2", "-g", option, "-pthread"]);
+        let _ = succeed(&mut sandbox.program("a.out"));
+        sandbox
+    };
+    let (by_place, by_object) = (recorded("-bf-by-func"), recorded("-bf-data-structs"));
     for hierarchy in [
         &["--cache", "L1=32K:8", "--cache", "L2=1M:16", "--cache", "L3=4M:16:shared"][..],
         &["--cache", "A=96K:3", "--cache", "B=1280K:20:hashed", "--cache", "C=3M:12:shared:exclusive"],
         &["--cache", "A=72000:full", "--cache", "B=16K:1"],
         &["--cache", "A=8K:2:private", "--tag", "main"],
     ] {
-        check_sums(&sandbox, hierarchy);
+        check_sums(&by_place, hierarchy, &["function", "line", "loop"]);
+        check_sums(&by_object, hierarchy, &["function", "line", "loop", "object"]);
     }
 }
 

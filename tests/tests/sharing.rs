@@ -75,6 +75,18 @@ fn counters_side_by_side_are_falsely_shared() {
 }
 
 #[test]
+fn blocks_and_stacks_have_names_too() {
+    let findings = findings(&counted(&[], &["heap"]));
+    let name = format!("main (counters.c:{})", line("block"));
+    let finding = about(&findings, &name).unwrap_or_else(|| panic!("{name}: {findings:?}"));
+    assert_eq!((&finding["object"]["kind"], &finding["kind"]), (&"heap".into(), &"false".into()));
+    assert_eq!((&finding["object"]["bytes"], &finding["offset"]), (&(32 + 64).into(), &0.into()));
+    let findings = self::findings(&counted(&[], &["stack"]));
+    let finding = about(&findings, "stack of thread 0").unwrap_or_else(|| panic!("{findings:?}"));
+    assert_eq!((&finding["object"]["kind"], &finding["kind"]), (&"stack".into(), &"false".into()));
+}
+
+#[test]
 fn counters_in_lines_of_their_own_are_not() {
     let findings = findings(&counted(&["-DPADDED"], &[]));
     assert_eq!(about(&findings, "counters"), None);

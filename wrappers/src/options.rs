@@ -32,7 +32,7 @@ impl Help {
 }
 
 /// Every option of ours.
-pub const OPTIONS: [Help; 19] = [
+pub const OPTIONS: [Help; 20] = [
     Help { name: "-bf-include", value: "LIST", text: "Instrument only these functions: names by comma, or @FILE." },
     Help { name: "-bf-exclude", value: "LIST", text: "Do not instrument these functions: names by comma, or @FILE." },
     Help { name: "-bf-line-size", value: "LIST", text: "Cache line sizes to record, bytes by comma (default 64)." },
@@ -43,6 +43,7 @@ pub const OPTIONS: [Help; 19] = [
     Help { name: "-bf-mem-footprint", value: "", text: "Count how often each byte is touched, too." },
     Help { name: "-bf-strides", value: "", text: "Count the strides of each load and store." },
     Help { name: "-bf-reuse-dist", value: "[=KIND]", text: "Keep reuse distances in words of 8 bytes, too." },
+    Help { name: "-bf-data-structs", value: "", text: "Keep them by object in memory, too (bf report --by object)." },
     Help {
         name: "-bf-no-streams",
         value: "",

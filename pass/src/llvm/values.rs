@@ -346,6 +346,12 @@ impl Value {
         Self(unsafe { LLVMGetCalledValue(self.0) })
     }
 
+    /// Where something can be done once this call has returned; `None` if there is no such place.
+    pub(crate) fn after(self) -> Option<Self> {
+        // SAFETY: as said above the impl; asked of calls only.
+        Some(unsafe { bf_shim_after(self.0) }).filter(|next| !next.is_null()).map(Self)
+    }
+
     pub(crate) fn argument_count(self) -> u32 {
         // SAFETY: as said above the impl; asked of calls only.
         unsafe { LLVMGetNumArgOperands(self.0) }

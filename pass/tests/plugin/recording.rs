@@ -58,6 +58,7 @@ fixtures! {
     own_memcpy: "own_memcpy.c"
     jumps: "jumps.c"
     exceptions: "exceptions.cpp"
+    allocations: "allocations.cpp"
     coroutines: "coroutines.cpp"
     resolver: "resolver.c"
     masked: "masked.ll"

@@ -7,6 +7,7 @@ use crate::coherence::{Coherence, LineCoherence};
 use crate::counters::Counters;
 use crate::error::{Damage, Error};
 use crate::model::{ItemLines, ItemStack, LineData, Process, SampledLines, StackData};
+use crate::objects::Objects;
 use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::section::{Kind, Section};
@@ -29,6 +30,7 @@ pub(super) struct Parts {
     pub(super) sharing: Vec<SharedLines>,
     pub(super) counters: Option<Counters>,
     pub(super) places: Option<Places>,
+    pub(super) objects: Option<Objects>,
     pub(super) items: Vec<ItemLines>,
     pub(super) patterns: Option<Patterns>,
     /// Group and way of sampling of the last section of sampled line data.
@@ -92,6 +94,16 @@ impl Assembly {
                 let patterns = Patterns::decode_any(header.version, raw).map_err(corrupt)?;
                 if self.parts.entry(header.process).or_default().patterns.replace(patterns).is_some() {
                     return Err(corrupt(Damage::Structure("the process has two sections of access patterns")));
+                }
+            }
+            Some(Kind::Objects) => {
+                let objects = Objects::decode_any(header.version, raw).map_err(corrupt)?;
+                let parts = self.parts.entry(header.process).or_default();
+                let place = header.place(section.number);
+                let places = parts.places.as_ref().ok_or_else(|| corrupt(Damage::Structure("it has no places")))?;
+                objects.validate(places).map_err(|problem| Error::Inconsistent { place, problem })?;
+                if parts.objects.replace(objects).is_some() {
+                    return Err(corrupt(Damage::Structure("the process has two tables of objects")));
                 }
             }
             Some(Kind::Items) => {
@@ -242,7 +254,7 @@ impl Parts {
     /// The process that head and lines make.
     pub(super) fn into_process(mut self) -> Process {
         let Head { meta, machine, uninstrumented, log, tags } = self.head.take().unwrap_or_default();
-        let Self { lines, sampled, coherence, sharing, counters, places, items, patterns, .. } = self;
+        let Self { lines, sampled, coherence, sharing, counters, places, objects, items, patterns, .. } = self;
         let (counters, places) = (counters.unwrap_or_default(), places.unwrap_or_default());
         Process {
             meta,
@@ -256,6 +268,7 @@ impl Parts {
             sharing,
             counters,
             places,
+            objects: objects.unwrap_or_default(),
             items,
             patterns: patterns.unwrap_or_default(),
         }

@@ -8,6 +8,7 @@ use crate::coherence::LineCoherence;
 use crate::counters::Counters;
 use crate::error::{Damage, Error};
 use crate::model::{ItemLines, Process, Profile};
+use crate::objects::Objects;
 use crate::patterns::Patterns;
 use crate::samples::{rich, sampled};
 use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
@@ -84,6 +85,10 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
         encode(places, &mut raw);
         encode(&vec![9_u8; places.sites.len()], &mut raw);
         sections.section(Header { version: 2, ..header(Kind::Places, index, 0) }, &raw).unwrap();
+        let mut raw = Vec::new();
+        encode(&process.objects, &mut raw);
+        encode(&"what for", &mut raw);
+        sections.section(Header { version: 2, ..header(Kind::Objects, index, 0) }, &raw).unwrap();
         for data in &process.items {
             let &ItemLines { line_bytes, max_set_bits, max_ways, ref stacks } = data;
             let stacks = stacks.iter().map(|stack| (stack.item, Stack::of_item(stack))).collect();
@@ -146,6 +151,14 @@ fn old_reader_coherence() {
     let (bytes, renamed) = without_kind(&rich(), Kind::Coherence);
     let mut without = rich();
     without.processes[0].coherence.clear();
+    assert_eq!((read(&*bytes).unwrap(), renamed), (without, 1));
+}
+
+#[test]
+fn old_reader_objects() {
+    let (bytes, renamed) = without_kind(&rich(), Kind::Objects);
+    let mut without = rich();
+    without.processes[0].objects = Objects::default();
     assert_eq!((read(&*bytes).unwrap(), renamed), (without, 1));
 }
 

@@ -243,6 +243,9 @@ fn sections_must_belong_together() {
     let table = all.iter().find(|(header, _)| header.kind == Kind::Places as u16).unwrap();
     let places = [all[0].clone(), table.clone(), table.clone()];
     assert_eq!(refused(&places, 1), "corrupt in section 2 (places of process 0): the process has two tables of places");
+    let objects = all.iter().find(|(header, _)| header.kind == Kind::Objects as u16).unwrap();
+    let alone = [all[0].clone(), objects.clone()];
+    assert_eq!(refused(&alone, 1), "corrupt in section 1 (objects of process 0): it has no places");
     let mut renamed = all[..2].to_vec();
     renamed[1].0.part = 128;
     assert_eq!(

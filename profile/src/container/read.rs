@@ -27,6 +27,7 @@ pub fn read(from: impl Read) -> Result<Profile, Error> {
                 | Kind::Sharing
                 | Kind::Counters
                 | Kind::Places
+                | Kind::Objects
                 | Kind::Items
                 | Kind::Patterns,
             ) => {

@@ -6,6 +6,7 @@ use crate::coherence::LineCoherence;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::model::{ItemLines, LineData, Process, Profile, SampledLines};
+use crate::objects::Objects;
 use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::section::{Format, Header, Kind, SectionWriter};
@@ -55,7 +56,7 @@ impl<W: Write> ProcessWriter<W> {
         let Self { sections, written, split } = self;
         let (index, split) = (*written, *split);
         let Process { meta, machine, uninstrumented, log, tags, lines, sampled, .. } = process;
-        let Process { coherence, sharing, counters, places, items, patterns, .. } = process;
+        let Process { coherence, sharing, counters, places, objects, items, patterns, .. } = process;
         let mut raw = Vec::new();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         sections.section(header(Kind::Head, index, 0), &raw)?;
@@ -80,6 +81,11 @@ impl<W: Write> ProcessWriter<W> {
             raw.clear();
             encode(places, &mut raw);
             sections.section(header(Kind::Places, index, 0), &raw)?;
+        }
+        if *objects != Objects::default() {
+            raw.clear();
+            encode(objects, &mut raw);
+            sections.section(header(Kind::Objects, index, 0), &raw)?;
         }
         for data in items {
             write_items(sections, header(Kind::Items, index, data.line_bytes), data, split)?;

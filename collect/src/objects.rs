@@ -1,0 +1,383 @@
+//! What lies where in memory: the blocks that the program allocated, its variables, and the stacks of its threads.
+//!
+//! Allocations come in the stream of what a thread does, so that what a thread did before one is told from what it did after.
+//! A block stays known when it is freed, until something else is allocated there: what is read late finds it.
+//!
+//! Invariant: no two blocks overlap.
+
+use crate::shape::Event;
+use bf_stack::Item;
+use std::collections::{BTreeMap, HashMap};
+
+/// Blocks kept apart; one takes some 50 bytes.
+const MOST: usize = 1 << 20;
+/// Blocks of one allocation site that lie no further apart are put together for want of room: an allocator's headers.
+const GAP: u64 = 64;
+
+/// What accesses go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Object {
+    /// Memory of which nobody told.
+    #[default]
+    Unknown,
+    /// The blocks that were allocated at a place in the source, in the numbers of who told so.
+    Heap(u32),
+    /// A variable, in the numbers of who told so.
+    Global(u32),
+    /// The stack of the thread on a slot.
+    Stack(u32),
+}
+
+/// A piece of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Address of the first byte.
+    pub address: u64,
+    /// Length, bytes; not 0. Of several blocks that were put together the length of all.
+    pub bytes: u64,
+    /// What it is, or is one of.
+    pub object: Object,
+    /// Whether it was not freed.
+    pub live: bool,
+}
+
+impl Block {
+    fn end(&self) -> u64 {
+        self.address.saturating_add(self.bytes)
+    }
+}
+
+/// What was allocated at one place in the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocations {
+    /// How many blocks.
+    pub count: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Bytes of those that were not freed.
+    pub live: u64,
+    /// The largest that `live` ever was.
+    pub peak: u64,
+}
+
+/// Blocks by address.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    blocks: BTreeMap<u64, Block>,
+    /// By site.
+    allocations: HashMap<u32, Allocations>,
+    /// By slot: the stack of the last thread there, from its least address to one past its last.
+    stacks: HashMap<u32, (u64, u64)>,
+    /// Room for so many blocks.
+    most: Option<usize>,
+    /// Whether blocks were put together or left out: then what is freed is not known exactly any more.
+    crowded: bool,
+    /// Rises whenever some address gets another object.
+    version: u64,
+    /// What was found last, by place and step.
+    found: Vec<Found>,
+    /// What items stand for, and their numbers.
+    items: Vec<(Item, Object)>,
+    numbers: HashMap<(Item, Object), Item>,
+}
+
+/// What was found at an address: it holds for `from..to` as long as `version` does.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    from: u64,
+    to: u64,
+    version: u64,
+    slot: u32,
+    place: Item,
+    item: Item,
+}
+
+/// Places in [`Objects::found`].
+const FOUND: usize = 4096;
+/// Items of a place and an object each; objects come by themselves when there are more.
+const MOST_PAIRS: usize = 8192;
+/// All items.
+const MOST_ITEMS: usize = 12_288;
+
+impl Objects {
+    /// Room for so many blocks.
+    #[cfg(test)]
+    fn with_room(most: usize) -> Self {
+        Self { most: Some(most), ..Self::default() }
+    }
+
+    /// The block that an address lies in, or the last that did.
+    #[must_use]
+    pub fn at(&self, address: u64) -> Option<Block> {
+        let (_, &block) = self.blocks.range(..=address).next_back()?;
+        (address < block.end()).then_some(block)
+    }
+
+    /// The first block that has a byte in `from..to`.
+    #[must_use]
+    pub fn within(&self, from: u64, to: u64) -> Option<Block> {
+        self.at(from).or_else(|| self.blocks.range(from..to).next().map(|(_, &block)| block))
+    }
+
+    /// What was allocated, by site.
+    pub fn allocations(&self) -> impl Iterator<Item = (u32, Allocations)> {
+        self.allocations.iter().map(|(&site, &allocations)| (site, allocations))
+    }
+
+    /// What is in the memory of a process that this one becomes the parent of: nobody allocated anything there yet.
+    #[must_use]
+    pub fn inherited(&self) -> Self {
+        Self { blocks: self.blocks.clone(), most: self.most, crowded: self.crowded, ..Self::default() }
+    }
+
+    /// There is a variable.
+    pub fn add_global(&mut self, address: u64, bytes: u64, number: u32) {
+        if bytes > 0 {
+            self.insert(Block { address, bytes, object: Object::Global(number), live: true });
+        }
+    }
+
+    /// The stack of the thread on `slot` lies in `from..to`, and perhaps does not fill it.
+    pub fn add_stack(&mut self, slot: u32, from: u64, to: u64) {
+        self.stacks.insert(slot, (from, to));
+        self.version += 1;
+    }
+
+    /// The slot in whose stack an address lies, if no block does.
+    #[must_use]
+    pub fn stack_at(&self, address: u64) -> Option<u32> {
+        let around = self.stacks.iter().filter(|(_, (from, to))| (*from..*to).contains(&address));
+        // Where one seems to reach into another, that whose end is next.
+        around.min_by_key(|(_, (_, to))| *to).map(|(&slot, _)| slot)
+    }
+
+    /// What items stand for, by number: a place, in the numbers of the shapes, and an object.
+    #[must_use]
+    pub fn items(&self) -> &[(Item, Object)] {
+        &self.items
+    }
+
+    /// The item of a place's access, by the `number`th step there, of the thread on `slot`.
+    #[inline]
+    pub(crate) fn item(&mut self, place: Item, number: usize, slot: u32, address: u64) -> Item {
+        if address == 0 {
+            return Item::NONE;
+        }
+        let at = (usize::from(place.0) * 7 + number) % FOUND;
+        match self.found.get(at) {
+            Some(found)
+                if (found.from..found.to).contains(&address)
+                    && (found.version, found.slot, found.place) == (self.version, slot, place) =>
+            {
+                found.item
+            }
+            _ => self.find(place, at, slot, address),
+        }
+    }
+
+    fn find(&mut self, place: Item, at: usize, slot: u32, address: u64) -> Item {
+        let (object, from, to) = match (self.at(address), self.stack_at(address)) {
+            (Some(block), _) => (block.object, block.address, block.end()),
+            // A block may begin or end anywhere around it.
+            (None, Some(slot)) => (Object::Stack(slot), address, address + 1),
+            (None, None) => (Object::Unknown, address, address + 1),
+        };
+        let (from, to) = if to - from > 1 { (from, to) } else { self.gap(from, object) };
+        let item = self.number(place, object);
+        self.found.resize(FOUND, Found::default());
+        self.found[at] = Found { from, to, version: self.version, slot, place, item };
+        item
+    }
+
+    /// The addresses around one without a block that have none either, within a stack if it is in one.
+    fn gap(&self, address: u64, object: Object) -> (u64, u64) {
+        let before = self.blocks.range(..=address).next_back().map_or(0, |(_, block)| block.end());
+        let after = self.blocks.range(address..).next().map_or(u64::MAX, |(&next, _)| next);
+        match object {
+            Object::Stack(slot) => {
+                let (from, to) = self.stacks[&slot];
+                // Another may begin within it.
+                let inner = self.stacks.values().map(|&(from, _)| from).filter(|&from| from > address).min();
+                (before.max(from), after.min(to).min(inner.unwrap_or(to)))
+            }
+            _ if self.stacks.is_empty() => (before, after),
+            _ => (address, address + 1),
+        }
+    }
+
+    fn number(&mut self, place: Item, object: Object) -> Item {
+        if self.items.is_empty() {
+            self.items.push((Item::NONE, Object::Unknown));
+            self.numbers.insert(self.items[0], Item::NONE);
+        }
+        let place = if self.items.len() < MOST_PAIRS { place } else { Item::NONE };
+        if let Some(&known) = self.numbers.get(&(place, object)) {
+            return known;
+        }
+        if self.items.len() >= MOST_ITEMS {
+            return Item::NONE;
+        }
+        self.items.push((place, object));
+        let item = Item(self.items.len() as u16 - 1);
+        self.numbers.insert((place, object), item);
+        item
+    }
+
+    /// Whether there were so many blocks that not all are kept apart: peaks are too high then.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// Takes note of what a thread did.
+    pub(crate) fn note(&mut self, event: Event, words: &[u64]) {
+        match (event, words) {
+            // It failed, or has no bytes.
+            (_, &[_, 0, ..] | &[_, _, 0, ..]) => {}
+            (Event::Allocation { site }, &[_, address, bytes, ..]) => self.allocate(address, bytes, site),
+            (Event::Release, &[_, address, ..]) => self.release(address),
+            _ => {}
+        }
+    }
+
+    fn allocate(&mut self, address: u64, bytes: u64, site: u32) {
+        // What `mmap` gives for a failure.
+        if address == u64::MAX {
+            return;
+        }
+        self.insert(Block { address, bytes, object: Object::Heap(site), live: true });
+        let known = self.allocations.entry(site).or_default();
+        known.count += 1;
+        known.bytes = known.bytes.saturating_add(bytes);
+        known.live = known.live.saturating_add(bytes);
+        known.peak = known.peak.max(known.live);
+    }
+
+    fn insert(&mut self, block: Block) {
+        self.version += 1;
+        self.cut(block.address, block.end());
+        let most = self.most.unwrap_or(MOST);
+        if self.blocks.len() >= most {
+            self.make_room();
+        }
+        if self.blocks.len() < most {
+            self.blocks.insert(block.address, block);
+        }
+    }
+
+    fn release(&mut self, address: u64) {
+        if let Some(block) = self.blocks.get_mut(&address)
+            && std::mem::take(&mut block.live)
+            && let Object::Heap(site) = block.object
+            && let Some(known) = self.allocations.get_mut(&site)
+        {
+            known.live = known.live.saturating_sub(block.bytes);
+        }
+    }
+
+    /// Takes `from..to` out of the blocks that lie there. They were freed, seen or not.
+    fn cut(&mut self, from: u64, to: u64) {
+        while let Some((_, &old)) = self.blocks.range(..to).next_back()
+            && old.end() > from
+        {
+            self.release(old.address);
+            self.blocks.remove(&old.address);
+            let old = Block { live: false, ..old };
+            if old.address < from {
+                self.blocks.insert(old.address, Block { bytes: from - old.address, ..old });
+            }
+            if old.end() > to {
+                self.blocks.insert(to, Block { address: to, bytes: old.end() - to, ..old });
+            }
+            if old.address <= from {
+                break;
+            }
+        }
+    }
+
+    /// Forgets what was freed; if that does not help, puts neighbours of one site together.
+    fn make_room(&mut self) {
+        self.crowded = true;
+        let before = self.blocks.len();
+        self.blocks.retain(|_, block| block.live);
+        if self.blocks.len() <= before / 2 {
+            return;
+        }
+        let mut all: Vec<Block> = Vec::with_capacity(self.blocks.len());
+        for &block in self.blocks.values() {
+            match all.last_mut() {
+                Some(last) if last.object == block.object && block.address - last.end() <= GAP => {
+                    last.bytes = block.end() - last.address;
+                }
+                _ => all.push(block),
+            }
+        }
+        self.blocks = all.into_iter().map(|block| (block.address, block)).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SITE: Event = Event::Allocation { site: 7 };
+
+    #[test]
+    fn a_freed_block_is_known_until_its_memory_is_another_s() {
+        let mut objects = Objects::default();
+        objects.note(SITE, &[0, 100, 50]);
+        assert_eq!(objects.at(149).map(|block| (block.object, block.live)), Some((Object::Heap(7), true)));
+        assert_eq!((objects.at(99), objects.at(150)), (None, None));
+        objects.note(Event::Release, &[0, 100]);
+        assert_eq!(objects.within(0, 101).map(|block| block.live), Some(false));
+        objects.note(Event::Allocation { site: 8 }, &[0, 120, 10]);
+        let sites: Vec<_> = [119, 120, 129, 130].map(|at| objects.at(at).unwrap().object).into();
+        assert_eq!(sites, [7, 8, 8, 7].map(Object::Heap));
+        let mut all: Vec<_> = objects.allocations().collect();
+        all.sort_by_key(|&(site, _)| site);
+        assert_eq!(all[0], (7, Allocations { count: 1, bytes: 50, live: 0, peak: 50 }));
+        assert_eq!(all[1], (8, Allocations { count: 1, bytes: 10, live: 10, peak: 10 }));
+    }
+
+    #[test]
+    fn what_failed_is_no_block() {
+        let mut objects = Objects::default();
+        for words in [[0, 0, 8], [0, 8, 0], [0, u64::MAX, 8]] {
+            objects.note(SITE, &words);
+        }
+        assert_eq!((objects.within(0, u64::MAX), objects.allocations().count()), (None, 0));
+    }
+
+    #[test]
+    fn a_crowd_of_one_site_becomes_one_block() {
+        let mut objects = Objects::with_room(8);
+        for i in 0..100 {
+            objects.note(SITE, &[0, 1000 + 48 * i, 40]);
+        }
+        assert!(objects.is_crowded());
+        assert!((0..100).all(|i| objects.at(1000 + 48 * i).is_some_and(|block| block.object == Object::Heap(7))));
+        assert_eq!(objects.allocations().next().unwrap().1.count, 100);
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_is_the_last_one_s_that_got_it(
+            all in proptest::collection::vec((1..200_u64, 1..40_u64, 1..5_u32, any::<bool>()), 0..40),
+        ) {
+            let mut objects = Objects::default();
+            let mut bytes = [0; 300];
+            for (address, length, site, free) in all {
+                objects.note(Event::Allocation { site }, &[0, address, length]);
+                bytes[address as usize..][..length as usize].fill(site);
+                if free {
+                    objects.note(Event::Release, &[0, address]);
+                }
+            }
+            for (at, &site) in (0..).zip(&bytes) {
+                let found = objects.at(at).map(|block| block.object);
+                prop_assert_eq!(found, (site > 0).then_some(Object::Heap(site)));
+            }
+        }
+    }
+}

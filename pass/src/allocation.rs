@@ -1,0 +1,67 @@
+//! Calls that give and take memory: a call in, what to record of it out.
+
+use crate::llvm::Value;
+
+/// How many bytes an allocation has.
+#[derive(Clone, Copy)]
+pub(crate) enum Bytes {
+    /// One argument says it.
+    Argument(Value),
+    /// Two arguments, multiplied.
+    Product(Value, Value),
+}
+
+/// What a call does to memory, besides what it accesses.
+#[derive(Clone, Copy)]
+pub(crate) struct Allocation {
+    /// The memory it takes back, if it does.
+    pub(crate) takes: Option<Value>,
+    /// Where the new memory is and how large.
+    pub(crate) gives: Option<(Place, Bytes)>,
+}
+
+/// Where a call says where the memory is.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// It returns that.
+    Result(Value),
+    /// It stores that where an argument points.
+    Stored(Value),
+}
+
+/// What a call does, if its callee is known to allocate. What `realloc` does to the old block is done whether it succeeds
+/// or not.
+pub(crate) fn of(call: Value) -> Option<Allocation> {
+    let callee = call.callee().as_function()?;
+    if callee.intrinsic_name().is_some() {
+        return None;
+    }
+    let count = call.argument_count();
+    let argument = |index: u32| (index < count).then(|| call.operand(index));
+    let name = callee.name();
+    let gives = |bytes| Some(Allocation { takes: None, gives: Some((Place::Result(call), bytes)) });
+    let takes = |block| Some(Allocation { takes: Some(block), gives: None });
+    let size = |index| argument(index).filter(|size| size.ty().int_bits() == 64).map(Bytes::Argument);
+    let block = argument(0).filter(|block| block.ty().is_pointer() && block.ty().address_space() == 0);
+    match name.as_str() {
+        "malloc" | "valloc" | "pvalloc" => gives(size(0)?),
+        "aligned_alloc" | "memalign" | "mmap" | "mmap64" => gives(size(1)?),
+        "calloc" => gives(Bytes::Product(argument(0)?, argument(1)?)),
+        "realloc" => Some(Allocation { takes: block, gives: Some((Place::Result(call), size(1)?)) }),
+        "reallocarray" => {
+            let bytes = Bytes::Product(argument(1)?, argument(2)?);
+            Some(Allocation { takes: block, gives: Some((Place::Result(call), bytes)) })
+        }
+        "posix_memalign" => Some(Allocation { takes: None, gives: Some((Place::Stored(block?), size(2)?)) }),
+        "free" | "cfree" | "munmap" => takes(block?),
+        _ if name.ends_with("__rust_alloc") || name.ends_with("__rust_alloc_zeroed") => gives(size(0)?),
+        _ if name.ends_with("__rust_realloc") => {
+            Some(Allocation { takes: block, gives: Some((Place::Result(call), size(3)?)) })
+        }
+        _ if name.ends_with("__rust_dealloc") => takes(block?),
+        // `operator new` and `operator new[]`, with and without alignment, throwing or not; likewise `delete`.
+        _ if name.starts_with("_Znwm") || name.starts_with("_Znam") => gives(size(0)?),
+        _ if name.starts_with("_ZdlPv") || name.starts_with("_ZdaPv") => takes(block?),
+        _ => None,
+    }
+}

@@ -1,0 +1,189 @@
+//! What lies at an address: variables, blocks that instrumented code allocated, and the stacks of threads.
+
+use crate::process::{PATIENCE, Recorder, lock};
+use crate::{modules, symbols};
+use bf_collect::{Allocations, Object as Kind, Objects, Session};
+use bf_profile::objects::Object;
+use bf_profile::{ObjectKind, Places, SharedLine, SharedLines, SharedObject};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+/// How far below where a thread is its stack may reach, if nothing else is known there.
+const BELOW: usize = 8 << 20;
+/// How far above it may begin.
+const ABOVE: usize = 64 << 20;
+/// What lies above for sure.
+const LEAST: usize = 1 << 12;
+
+/// Variables that the session knows, by number.
+struct Globals {
+    variables: Vec<SharedObject>,
+    /// The files that they are from, and where those are mapped.
+    files: BTreeSet<(u64, PathBuf)>,
+}
+
+static GLOBALS: Mutex<Globals> = Mutex::new(Globals { variables: Vec::new(), files: BTreeSet::new() });
+
+/// A session begins; the process's first, or in the child of a process that had one before. The child has all of its parent's
+/// memory.
+pub fn begin(session: &Session, parent: Option<&Session>) {
+    if let Some(all) = parent.and_then(|parent| parent.objects(PATIENCE, |objects| objects.inherited())) {
+        session.objects(PATIENCE, |objects| *objects = all);
+    }
+    add_globals(session);
+}
+
+/// Tells a session that keeps histograms by object of the variables of all files that it does not know of.
+pub fn add_globals(session: &Session) {
+    if !session.config().by_object {
+        return;
+    }
+    let globals = &mut *lock(&GLOBALS);
+    for mapped in symbols::mapped() {
+        if !globals.files.insert((mapped.base, mapped.path.clone())) {
+            continue;
+        }
+        let variables = symbols::variables(&mapped);
+        session.objects(PATIENCE, |objects| {
+            for (number, variable) in (globals.variables.len() as u32..).zip(variables.values()) {
+                objects.add_global(variable.address, variable.bytes, number);
+            }
+        });
+        globals.variables.extend(variables.into_values());
+    }
+}
+
+/// Where the stack of the calling thread may lie, which is at `here` now.
+pub fn stack_around(here: usize) -> Range<u64> {
+    // The C libraries put a thread's own data at the end of its stack. The first thread's ends with the environment.
+    // SAFETY:
+    // - no preconditions; the environment's address is read, not what is there
+    let ends = unsafe { [libc::pthread_self() as usize, environ as usize] };
+    let end = ends.into_iter().filter(|&end| end > here && end - here < ABOVE).min();
+    here.saturating_sub(BELOW) as u64..end.unwrap_or(here).max(here + LEAST) as u64
+}
+
+unsafe extern "C" {
+    static environ: *const *const libc::c_char;
+}
+
+/// Names what lies at the lines, as far as that is known.
+pub fn name(sharing: &mut [SharedLines], session: &Session) {
+    symbols::name(sharing);
+    let places = modules::places();
+    session.objects(PATIENCE, |objects| {
+        for lines in sharing {
+            let line_bytes = u64::from(lines.line_bytes);
+            for line in lines.lines.iter_mut().filter(|line| line.object.is_none()) {
+                line.object = at(line, line_bytes, objects, &places);
+            }
+        }
+    });
+}
+
+/// What lies where the line was used.
+fn at(line: &SharedLine, line_bytes: u64, objects: &Objects, places: &Places) -> Option<SharedObject> {
+    let used = line.users.iter().fold(0, |used, user| used | user.loaded | user.stored);
+    let unit = (line_bytes / 64).max(1);
+    let first = line.address + u64::from(used.trailing_zeros() % 64) * unit;
+    let last = line.address + (64 - u64::from(used.leading_zeros())).max(1) * unit;
+    let block = objects.within(first, last.min(line.address + line_bytes));
+    let (object, address, bytes) = match block {
+        Some(block) => (block.object, block.address, block.bytes),
+        None => (Kind::Stack(objects.stack_at(first)?), line.address, line_bytes),
+    };
+    let (kind, name) = described(object, places)?;
+    Some(SharedObject { kind, name, address, bytes })
+}
+
+/// Kind and name of an object; `None`: unknown.
+fn described(object: Kind, places: &Places) -> Option<(ObjectKind, String)> {
+    Some(match object {
+        Kind::Unknown => return None,
+        Kind::Heap(site) => (ObjectKind::Heap, allocated_at(site, places)),
+        Kind::Global(number) => {
+            let name = lock(&GLOBALS).variables.get(number as usize).map(|variable| variable.name.clone());
+            (ObjectKind::Global, name.unwrap_or_default())
+        }
+        Kind::Stack(slot) => (ObjectKind::Stack, format!("stack of thread {slot}")),
+    })
+}
+
+/// The index of an allocation site; `number` is 1 + that. Where the standard library allocates for the program, the place that
+/// called it, if that was inlined.
+fn own_site(number: u32, places: &Places) -> Option<u32> {
+    let index = number.checked_sub(1)?;
+    let mut own = index;
+    loop {
+        let site = places.sites.get(own as usize)?;
+        if !is_of_the_system(places.string(site.file)) {
+            return Some(own);
+        }
+        let Some(call) = site.inlined_at else { return Some(index) };
+        own = call;
+    }
+}
+
+/// An allocation site for people.
+fn allocated_at(number: u32, places: &Places) -> String {
+    let site = own_site(number, places).and_then(|index| places.sites.get(index as usize));
+    let Some(site) = site else { return String::new() };
+    let function = places.functions.get(site.function as usize).map_or("", |found| places.string(found.display));
+    let file = places.string(site.file).rsplit('/').next().unwrap_or_default();
+    match (site.line, file) {
+        (0, _) | (_, "") => function.to_owned(),
+        (line, file) => format!("{function} ({file}:{line})"),
+    }
+}
+
+fn is_of_the_system(file: &str) -> bool {
+    ["/usr/", "/opt/", "/rustc/"].iter().any(|root| file.starts_with(root)) || file.contains("/../include/")
+}
+
+/// The items of a session that keeps histograms by object too: the places that they are of, in place of the ones that `places`
+/// has, and the objects.
+pub fn tables(recorder: &Recorder, places: &mut Places) -> bf_profile::Objects {
+    let session = recorder.session();
+    let known = session.objects(PATIENCE, |objects| {
+        let allocations: BTreeMap<u32, _> = objects.allocations().collect();
+        (objects.items().to_vec(), allocations, objects.is_crowded())
+    });
+    let Some((pairs, allocations, crowded)) = known else { return bf_profile::Objects::default() };
+    let mut tables = bf_profile::Objects { crowded, ..bf_profile::Objects::default() };
+    let mut numbers = BTreeMap::new();
+    let items = std::mem::take(&mut places.items);
+    for (place, object) in pairs {
+        places.items.push(items.get(usize::from(place.0)).copied().unwrap_or_default());
+        let number = described(object, places).map(|(kind, name)| {
+            *numbers.entry(object).or_insert_with(|| {
+                tables.objects.push(named(object, kind, name, places, &allocations));
+                tables.objects.len() as u32 - 1
+            })
+        });
+        tables.items.push(number);
+    }
+    tables
+}
+
+fn named(
+    object: Kind,
+    kind: ObjectKind,
+    name: String,
+    places: &Places,
+    allocations: &BTreeMap<u32, Allocations>,
+) -> Object {
+    match object {
+        Kind::Heap(site) => {
+            let found = allocations.get(&site).copied().unwrap_or_default();
+            let (count, bytes, peak) = (found.count, found.bytes, found.peak);
+            Object { kind, name, site: own_site(site, places), count, bytes, peak }
+        }
+        Kind::Global(number) => {
+            let bytes = lock(&GLOBALS).variables.get(number as usize).map_or(0, |variable| variable.bytes);
+            Object { kind, name, site: None, count: 1, bytes, peak: bytes }
+        }
+        _ => Object { kind, name, count: 1, ..Object::default() },
+    }
+}

@@ -1,0 +1,132 @@
+//! Whose misses they are by object in memory: variables, blocks by where they were allocated, and stacks, against what can be
+//! counted by hand.
+
+use bf_tests::sandbox::{Build, Sandbox, succeed, text};
+use serde_json::Value;
+
+const OBJECTS: &str = include_str!("../programs/objects.c");
+const LINES: u64 = 1024;
+/// 64 lines of 64 bytes.
+const SMALL: [&str; 2] = ["--cache", "L1=4K:full"];
+
+fn line(program: &str, comment: &str) -> u64 {
+    1 + program.lines().position(|line| line.contains(&format!("/* {comment} */"))).unwrap() as u64
+}
+
+/// A program, compiled to keep figures by object and run.
+fn recorded(name: &str, program: &str, options: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write(name, program);
+    let mut compiler = sandbox.command(if name.ends_with(".cpp") { Build::Bf.cxx() } else { Build::Bf.cc() });
+    sandbox.compile(&mut compiler, [name, "-g", "-bf-data-structs", "-o", "program"].iter().chain(options).copied());
+    let _ = succeed(&mut sandbox.program("program"));
+    sandbox
+}
+
+fn by_object(sandbox: &Sandbox) -> Vec<Value> {
+    let report = sandbox.bf(&[&["report", "--by", "object"], &SMALL[..]].concat());
+    report["items"].as_array().unwrap().clone()
+}
+
+fn figures(row: &Value, names: [&str; 4]) -> [u64; 4] {
+    names.map(|name| row[name].as_u64().unwrap_or_else(|| panic!("{name}: {row}")))
+}
+
+#[test]
+fn passes_miss_in_the_blocks_that_they_pass_over() {
+    let sandbox = recorded("objects.c", OBJECTS, &["-O1"]);
+    let rows = by_object(&sandbox);
+    let allocated = |function: &str, comment: &str| {
+        let name = format!("{function} (objects.c:{})", line(OBJECTS, comment));
+        rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}: {rows:?}"))
+    };
+    let names = ["L1.misses", "blocks", "bytes", "peak_bytes"];
+    let whole = 64 * LINES;
+    assert_eq!(figures(allocated("main", "first"), names), [2 * LINES, 1, whole, whole]);
+    assert_eq!(figures(allocated("made", "second"), names), [2 * LINES, 1, whole, whole]);
+    assert_eq!(figures(allocated("main", "grown"), names)[1..], [1, whole, whole]);
+    assert_eq!(figures(allocated("main", "thrice"), names)[1..], [3, 3000, 1000]);
+    let [misses, loads, stores, _] =
+        figures(allocated("main", "grown"), ["L1.misses", "load_references", "store_references", "blocks"]);
+    // The block may begin on any byte, and its first line may be that of the block before it.
+    assert!((LINES - 1..=LINES + 1).contains(&misses), "{misses}");
+    assert_eq!((loads, stores), (LINES, LINES));
+    let table = rows.iter().find(|row| row["name"] == "table").unwrap();
+    assert_eq!(
+        (&table["kind"], &table["L1.misses"], &table["bytes"]),
+        (&"global".into(), &LINES.into(), &whole.into())
+    );
+    let stack = rows.iter().find(|row| row["name"] == "stack of thread 0").unwrap();
+    assert!(stack["store_references"].as_u64().unwrap() >= 100, "{stack}");
+
+    let mut command = sandbox.command(bf_tests::program("bf"));
+    let profile = sandbox.profile_files().remove(0);
+    let shown = text(&succeed(command.args(["report", "--by", "object"]).arg(profile).args(SMALL)).stdout);
+    assert!(shown.contains(&format!("3 blocks from main (objects.c:{})", line(OBJECTS, "thrice"))), "{shown}");
+}
+
+#[test]
+fn the_guilty_array_is_named() {
+    let multiply = include_str!("../programs/multiply.c");
+    let sandbox = recorded("multiply.c", multiply, &["-O1", "-finline-functions", "-fno-slp-vectorize"]);
+    let rows = by_object(&sandbox);
+    let misses: Vec<_> =
+        rows.iter().take(3).map(|row| (row["name"].as_str().unwrap(), row["L1.misses"].as_u64().unwrap())).collect();
+    let n = 128;
+    assert_eq!(misses, [("b", n * n * n), ("a", n * n * n / 8), ("c", n * n + 1)], "main looks at one element of c");
+    let mut command = sandbox.command(bf_tests::program("bf"));
+    let profile = sandbox.profile_files().remove(0);
+    let shown = text(&succeed(command.arg("annotate").arg(profile).args(SMALL)).stdout);
+    let mut lines = shown.lines().skip_while(|line| !line.contains("/* naive b */"));
+    assert!(lines.next().unwrap().contains(" 2,097,152 "), "{shown}");
+    let below = lines.next().unwrap();
+    assert!(below.contains(" 2,097,152 ") && below.ends_with("| in b"), "{shown}");
+}
+
+#[test]
+fn what_a_library_allocates_belongs_to_who_asked_for_it() {
+    let program = "#include <vector>\n#include <memory>\nstatic long *volatile kept;\n\
+                   __attribute__((noinline)) static long sum(const std::vector<long> &all) {\n\
+                   long sum = 0;\nfor (long one : all) sum += one;\nreturn sum;\n}\n\
+                   int main() {\nstd::vector<long> all(100000, 3); /* vector */\n\
+                   auto other = std::make_unique<long[]>(50000); /* array */\nother[7] = 1;\nkept = other.get();\n\
+                   return sum(all) == other[7];\n}\n";
+    let rows = by_object(&recorded("library.cpp", program, &["-O2"]));
+    for (comment, bytes) in [("vector", 800_000), ("array", 400_000)] {
+        let name = format!("main (library.cpp:{})", line(program, comment));
+        let row = rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}: {rows:?}"));
+        assert_eq!((&row["kind"], &row["bytes"]), (&"heap".into(), &bytes.into()));
+        assert_eq!(row["line"], line(program, comment));
+    }
+}
+
+#[test]
+fn a_fortran_array_is_a_block() {
+    let program = "program p\n  real(8), allocatable :: x(:)\n  integer :: i\n  allocate(x(100000)) ! here\n  do i = 1, 100000\n    x(i) = i\n  \
+                   end do\n  if (x(77) > 78) stop 1\nend program\n";
+    let sandbox = Sandbox::new();
+    sandbox.write("array.f90", program);
+    let library = bf_tests::prefix().join("lib/bf");
+    let plugin = format!("-fpass-plugin={}", library.join("libbf_pass-22.so").display());
+    let _ = succeed(sandbox.command("flang-22").args(["-O1", "-g", &plugin, "-c", "array.f90"]));
+    let runtime = library.join("libbf_rt.so");
+    let path = format!("-Wl,-rpath,{}/", library.display());
+    let _ = succeed(sandbox.command("flang-22").args(["array.o", "-o", "array"]).arg(runtime).arg(path));
+    let _ = succeed(sandbox.program("array").env("BF_BY_OBJECT", "1"));
+    let rows = by_object(&sandbox);
+    let row = rows.iter().find(|row| row["bytes"] == 800_000).unwrap_or_else(|| panic!("{rows:?}"));
+    assert_eq!((&row["kind"], &row["store_references"]), (&"heap".into(), &100_000.into()));
+    assert!(row["name"].as_str().unwrap().contains("(array.f90:4)"), "{row}");
+}
+
+#[test]
+fn without_objects_it_says_how_to_get_them() {
+    let sandbox = Sandbox::new();
+    sandbox.c("int main(void) { return 0; }", &["-bf-by-func"]);
+    let _ = succeed(&mut sandbox.program("a.out"));
+    let mut command = sandbox.command(bf_tests::program("bf"));
+    let profile = sandbox.profile_files().remove(0);
+    let output = command.args(["report", "--by", "object"]).arg(profile).args(SMALL).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("compile with -bf-data-structs"), "{said}");
+}
