@@ -229,7 +229,7 @@ fn whereabouts(item: &Item) -> String {
 pub fn name(key: &Key, memory: Option<Memory>, by: By) -> String {
     if let (Some("heap"), Some(memory)) = (key.kind, memory) {
         return match memory.blocks {
-            1 => format!("block from {}", key.name),
+            0 | 1 => format!("block from {}", key.name),
             blocks => format!("{} blocks from {}", number(blocks), key.name),
         };
     }

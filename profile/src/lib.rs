@@ -17,8 +17,8 @@ mod error;
 mod golden;
 mod merge;
 pub mod model;
-mod patterns;
 pub mod objects;
+mod patterns;
 pub mod places;
 #[cfg(test)]
 mod samples;
@@ -38,8 +38,8 @@ pub use model::{
     Bin, CacheKind, CacheLevel, Callee, EndReason, FullHistograms, Histograms, ItemLines, ItemStack, LineData, Machine,
     Meta, Owner, Process, Profile, References, SampledLines, Sampling, SetHistograms, StackData,
 };
-pub use patterns::{Patterns, Strides, Touched};
 pub use objects::Objects;
+pub use patterns::{Patterns, Strides, Touched};
 pub use places::Places;
 pub use sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 pub use validate::Invalid;

@@ -4,8 +4,8 @@ use bincode::{Decode, Encode};
 
 use crate::coherence::LineCoherence;
 use crate::counters::Counters;
-use crate::patterns::Patterns;
 use crate::objects::Objects;
+use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::sharing::SharedLines;
 

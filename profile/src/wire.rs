@@ -15,8 +15,8 @@ use crate::error::Damage;
 use crate::model::{
     Callee, Histograms, ItemLines, ItemStack, LineData, Machine, Meta, Owner, References, Sampling, StackData,
 };
-use crate::patterns::Patterns;
 use crate::objects::Objects;
+use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::section::{Kind, MAX_RAW};
 use crate::sharing::{SharedLine, SharedLines};

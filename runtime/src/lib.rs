@@ -23,7 +23,7 @@
 //!
 //! # Locks
 //!
-//! Taken in this order: output, calipers, registry, one or all threads, then the leaves (modules, counts, mode, tags,
+//! Taken in this order: output, calipers, registry, one or all threads, then the leaves (modules, variables, counts, mode, tags,
 //! log, trace). `fork` takes all of them but the trace's, which nobody holds without a thread's, so the child finds them free,
 //! and then the heap's, which is taken for a moment under any of them. The session's locks are taken under any of them too
 //! and are the only ones that helpers take; a child has another session. That of the access patterns comes after the trace's and

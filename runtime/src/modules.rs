@@ -156,10 +156,7 @@ pub unsafe fn register(module: *const Module) {
     known.line_sizes.extend(line_sizes);
     known.max_set_bits = known.max_set_bits.max(fields.max_set_bits);
     known.max_ways = known.max_ways.max(fields.max_ways);
-    drop(known);
-    if let Some(recorder) = process::recorder() {
-        objects::add_globals(recorder.session());
-    }
+    objects::expect_globals();
 }
 
 /// Where the modules' tables are.

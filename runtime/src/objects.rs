@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// How far below where a thread is its stack may reach, if nothing else is known there.
 const BELOW: usize = 8 << 20;
@@ -24,6 +25,14 @@ struct Globals {
     files: BTreeSet<(u64, PathBuf)>,
 }
 
+/// Keeps them as they are until it is dropped: for `fork`.
+pub fn hold() -> impl Sized {
+    lock(&GLOBALS)
+}
+
+/// Whether files were mapped that nobody looked at.
+static EXPECTED: AtomicBool = AtomicBool::new(true);
+
 static GLOBALS: Mutex<Globals> = Mutex::new(Globals { variables: Vec::new(), files: BTreeSet::new() });
 
 /// A session begins; the process's first, or in the child of a process that had one before. The child has all of its parent's
@@ -35,9 +44,15 @@ pub fn begin(session: &Session, parent: Option<&Session>) {
     add_globals(session);
 }
 
-/// Tells a session that keeps histograms by object of the variables of all files that it does not know of.
+/// Another file was mapped: its variables are to be looked at before something more is fed.
+pub fn expect_globals() {
+    EXPECTED.store(true, Relaxed);
+}
+
+/// Tells a session that keeps histograms by object of the variables that it does not know of yet, if there may be any. Goes
+/// deep.
 pub fn add_globals(session: &Session) {
-    if !session.config().by_object {
+    if !session.config().by_object || !EXPECTED.swap(false, Relaxed) {
         return;
     }
     let globals = &mut *lock(&GLOBALS);
@@ -73,29 +88,29 @@ unsafe extern "C" {
 pub fn name(sharing: &mut [SharedLines], session: &Session) {
     symbols::name(sharing);
     let places = modules::places();
-    session.objects(PATIENCE, |objects| {
-        for lines in sharing {
-            let line_bytes = u64::from(lines.line_bytes);
-            for line in lines.lines.iter_mut().filter(|line| line.object.is_none()) {
-                line.object = at(line, line_bytes, objects, &places);
-            }
+    for lines in sharing {
+        let line_bytes = u64::from(lines.line_bytes);
+        for line in lines.lines.iter_mut().filter(|line| line.object.is_none()) {
+            let found = session.objects(PATIENCE, |objects| at(line, line_bytes, objects)).flatten();
+            line.object = found.and_then(|(object, address, bytes)| {
+                let (kind, name) = described(object, &places)?;
+                Some(SharedObject { kind, name, address, bytes })
+            });
         }
-    });
+    }
 }
 
-/// What lies where the line was used.
-fn at(line: &SharedLine, line_bytes: u64, objects: &Objects, places: &Places) -> Option<SharedObject> {
+/// What lies where the line was used: the object, its address and its length in bytes.
+fn at(line: &SharedLine, line_bytes: u64, objects: &Objects) -> Option<(Kind, u64, u64)> {
     let used = line.users.iter().fold(0, |used, user| used | user.loaded | user.stored);
     let unit = (line_bytes / 64).max(1);
     let first = line.address + u64::from(used.trailing_zeros() % 64) * unit;
     let last = line.address + (64 - u64::from(used.leading_zeros())).max(1) * unit;
     let block = objects.within(first, last.min(line.address + line_bytes));
-    let (object, address, bytes) = match block {
+    Some(match block {
         Some(block) => (block.object, block.address, block.bytes),
         None => (Kind::Stack(objects.stack_at(first)?), line.address, line_bytes),
-    };
-    let (kind, name) = described(object, places)?;
-    Some(SharedObject { kind, name, address, bytes })
+    })
 }
 
 /// Kind and name of an object; `None`: unknown.

@@ -78,6 +78,7 @@ impl Recorder {
         if let Some(patterns) = &self.patterns {
             lock(patterns).feed(slot, batch, bucket);
         }
+        objects::add_globals(&self.session);
         self.session.note(slot, batch);
         if self.helpers.take(self) {
             self.session.hand_over(slot, batch, bucket);

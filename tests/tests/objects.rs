@@ -120,6 +120,26 @@ fn a_fortran_array_is_a_block() {
 }
 
 #[test]
+fn a_child_knows_the_memory_of_its_parent() {
+    let program = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+                   int main(void) {\nvolatile long *all = malloc(80000); /* parent */\n\
+                   if (fork() == 0) {\nfor (int i = 0; i < 10000; i++) all[i] = i;\nexit(0);\n}\n\
+                   wait(NULL);\nreturn 0;\n}\n";
+    let sandbox = Sandbox::new();
+    sandbox.write("child.c", program);
+    sandbox.bf_clang(["child.c", "-O1", "-g", "-bf-data-structs", "-o", "child"]);
+    let _ = succeed(&mut sandbox.program("child"));
+    let of = |file: &std::path::PathBuf| {
+        let report = sandbox.bf(&[&["report", "--by", "object", file.to_str().unwrap()], &SMALL[..]].concat());
+        report["items"].as_array().unwrap().clone()
+    };
+    let rows: Vec<_> = sandbox.profile_files().iter().flat_map(of).collect();
+    let name = format!("main (child.c:{})", line(program, "parent"));
+    let row = rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}: {rows:?}"));
+    assert_eq!((&row["store_references"], &row["kind"]), (&10_000.into(), &"heap".into()));
+}
+
+#[test]
 fn without_objects_it_says_how_to_get_them() {
     let sandbox = Sandbox::new();
     sandbox.c("int main(void) { return 0; }", &["-bf-by-func"]);

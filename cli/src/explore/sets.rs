@@ -83,7 +83,7 @@ fn text(answer: &Answer) -> String {
         }
         let shown = set.causes.iter().take(answer.top);
         let rows = shown.map(|Cause { key, misses, share }| {
-            vec![name(key, answer.by), place(&key.file, key.line), number(*misses), percent(Some(*share))]
+            vec![name(key, None, answer.by), place(&key.file, key.line), number(*misses), percent(Some(*share))]
         });
         let what = match answer.by {
             By::Function => "function",
