@@ -162,6 +162,22 @@ fn counters_are_there_or_said_not_to_be() {
     }
 }
 
+/// Node by node, or the sentence and the code of absent hardware where there is one node.
+#[test]
+fn memory_nodes_are_measured_or_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = bf(folder.path(), &["machine", "numa", "--rounds", "3", "--format", "json"]);
+    let nodes = json(&bf(folder.path(), &["machine", "topology", "--format", "json"]))["machine"]["nodes"].clone();
+    if nodes.as_array().unwrap().len() < 2 {
+        let (code, message) = failure(&output);
+        assert_eq!((code, message.as_str()), (3, "bf: all memory is of one node here: none is remote\n"));
+    } else if code(&output) == 0 {
+        assert!(json(&output)["numa"].as_array().unwrap().iter().all(|point| point["ns"].as_f64().unwrap() > 0.0));
+    } else {
+        assert!(failure(&output).1.contains("CAP_SYS_NICE"));
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused_in_a_line() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,6 +186,7 @@ fn what_cannot_be_is_refused_in_a_line() {
         (&["machine", "latency", "--cpus", "60000"][..], 3, "CPU 60000"),
         (&["machine", "latency", "--plot", "l.png"][..], 2, "l.png"),
         (&["machine", "coherence", "--cpus", "0"][..], 3, "2 CPUs"),
+        (&["machine", "compare", "none.json", "none.json"][..], 1, "none.json"),
         (&["machine", "counters", "--replay", "bad.txt"][..], 1, "line 2"),
         (&["machine", "counters", "--replay", "none.txt"][..], 1, "none.txt"),
     ] {

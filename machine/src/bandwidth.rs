@@ -72,10 +72,18 @@ impl Work {
     pub(crate) fn new(session: &Session, kernel: Kernel, bytes: usize) -> Result<Self, Error> {
         let sides = if kernel.operation.copies() { 2 } else { 1 };
         let side = (bytes / sides / STEP).max(1) * STEP;
-        let buffer = session.buffer(side * sides)?;
+        Ok(Self::filled(kernel, session.buffer(side * sides)?, side, sides))
+    }
+
+    /// Of a kernel with one side, on the first `bytes` of this buffer.
+    pub(crate) fn on(kernel: Kernel, buffer: Buffer, bytes: usize) -> Self {
+        Self::filled(kernel, buffer, (bytes / STEP).max(1) * STEP, 1)
+    }
+
+    fn filled(kernel: Kernel, buffer: Buffer, side: usize, sides: usize) -> Self {
         // Processors treat zeroes as a case of its own, also when they are copied.
         Kernel { operation: Operation::Write, width: 64 }.run(Range::new(&buffer, 0, side * sides), None, 1);
-        Ok(Self { kernel, buffer, side })
+        Self { kernel, buffer, side }
     }
 
     pub(crate) fn run(&self, passes: u64) {

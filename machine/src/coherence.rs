@@ -372,11 +372,14 @@ fn judge(case: Case, seen: Signature, own: Signature, last: Signature) -> (bool,
         (Place::Last, _) => (!held, "held, but not near the core"),
         (Place::Memory, _) => (!held && seen.load_ns > last.load_ns * SHARED, "held by nobody"),
     };
+    // Processors that expect data to wander do so.
+    let taken_over = if case.state == State::O && !held { ": who read the dirty lines took them over" } else { "" };
     let verdict = if good {
         want.to_owned()
     } else {
         format!(
-            "should be {want}; its owner's loads take {:.1} ns ({:.1} when just written), atomic additions {:.1} ns ({:.1})",
+            "should be {want}; its owner's loads take {:.1} ns ({:.1} when just written), atomic additions {:.1} ns \
+             ({:.1}){taken_over}",
             seen.load_ns, own.load_ns, seen.own_ns, own.own_ns
         )
     };
@@ -399,6 +402,8 @@ mod tests {
         assert!(good(State::E, Place::Own, signature(1.0, 6.0)));
         assert!(good(State::S, Place::Other, signature(1.0, 40.0)));
         assert!(good(State::O, Place::Own, signature(1.0, 60.0)));
+        let wandered = judge(Case { state: State::O, place: Place::Own }, signature(29.0, 30.0), own, last);
+        assert!(!wandered.0 && wandered.1.ends_with("took them over"), "{wandered:?}");
         assert!(good(State::E, Place::Last, signature(12.0, 18.0)));
         assert!(good(State::I, Place::Memory, signature(120.0, 130.0)));
         assert!(!good(State::E, Place::Other, signature(1.0, 40.0)), "somebody has a copy");

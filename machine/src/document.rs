@@ -3,7 +3,7 @@
 use crate::{
     bandwidth, c2c, coherence,
     counters::trust::TrustReport,
-    latency, loaded, placement,
+    latency, loaded, numa, placement,
     session::{Clock, Session},
     steps::Step,
     throughput, tlb,
@@ -39,6 +39,9 @@ pub struct Document {
     /// From core to core.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub c2c: Vec<c2c::Point>,
+    /// Memory of one node from the cores of another.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub numa: Vec<numa::Point>,
     /// Latency of memory while others read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loaded_latency: Vec<loaded::Point>,
@@ -104,6 +107,7 @@ impl Document {
             bandwidth: Vec::new(),
             coherence: Vec::new(),
             c2c: Vec::new(),
+            numa: Vec::new(),
             loaded_latency: Vec::new(),
             tlb: Vec::new(),
             throughput: Vec::new(),

@@ -29,6 +29,15 @@ pub enum Error {
         /// How many there are.
         available: usize,
     },
+    /// All memory belongs to one node, or to none that this process' CPUs can be told from.
+    OneNode,
+    /// Memory of a node cannot be asked for.
+    Place {
+        /// The node.
+        node: u32,
+        /// What the system said.
+        errno: Errno,
+    },
     /// The machine has no performance counters that can be used; why, and the mend.
     NoCounters(String),
     /// A file of recorded counts has a mistake, or not what is asked of it.
@@ -39,7 +48,7 @@ impl Error {
     /// Whether the machine lacks something that another has, or that its administrator can give.
     #[must_use]
     pub fn is_absence(&self) -> bool {
-        matches!(self, Self::Cpus { .. } | Self::NoCounters(_) | Self::Pin { .. })
+        matches!(self, Self::Cpus { .. } | Self::NoCounters(_) | Self::Pin { .. } | Self::OneNode | Self::Place { .. })
     }
 }
 
@@ -55,6 +64,14 @@ impl fmt::Display for Error {
                     f,
                     "{what} needs {needed} CPUs and this process may use {available}; `taskset -pc $$` lists them"
                 )
+            }
+            Self::OneNode => f.write_str("all memory is of one node here: none is remote"),
+            Self::Place { node, errno } => {
+                write!(f, "memory of node {node} cannot be asked for: {}", errno.desc())?;
+                match errno {
+                    Errno::EPERM => f.write_str("; a container needs CAP_SYS_NICE for it"),
+                    _ => Ok(()),
+                }
             }
             Self::NoCounters(why) => f.write_str(why),
             Self::Recording(what) => f.write_str(what),

@@ -15,6 +15,7 @@ pub mod document;
 mod error;
 pub mod latency;
 pub mod loaded;
+pub mod numa;
 mod partner;
 pub mod placement;
 pub mod progress;

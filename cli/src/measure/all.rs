@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use bf_machine::{
     Error, Session, bandwidth, c2c, coherence,
     document::Document,
-    latency, loaded,
+    latency, loaded, numa,
     placement::{self, moves},
     steps::steps,
     sys::stream::Kernel,
@@ -26,11 +26,12 @@ struct Part {
     measure: fn(&Session, &mut Document, &AllArguments) -> Result<(), Failure>,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part { name: "latency", seconds: 15.0, measure: latency },
     Part { name: "bandwidth", seconds: 25.0, measure: bandwidth },
     Part { name: "coherence", seconds: 8.0, measure: coherence },
     Part { name: "core to core", seconds: 1.0, measure: core_to_core },
+    Part { name: "numa", seconds: 1.0, measure: numa },
     Part { name: "loaded latency", seconds: 8.0, measure: loaded_latency },
     Part { name: "tlb", seconds: 20.0, measure: tlb },
     Part { name: "throughput", seconds: 2.0, measure: throughput },
@@ -80,6 +81,11 @@ fn coherence(session: &Session, document: &mut Document, _: &AllArguments) -> Re
 
 fn core_to_core(session: &Session, document: &mut Document, _: &AllArguments) -> Result<(), Failure> {
     document.c2c = or_say(c2c::matrix(session), &mut document.notes)?;
+    Ok(())
+}
+
+fn numa(session: &Session, document: &mut Document, _: &AllArguments) -> Result<(), Failure> {
+    document.numa = or_say(numa::matrix(session), &mut document.notes)?;
     Ok(())
 }
 

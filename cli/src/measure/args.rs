@@ -37,6 +37,8 @@ pub enum What {
     Coherence(PlainArguments),
     /// Latency from each core to each other
     C2c(PlainArguments),
+    /// Latency and bandwidth of each memory node from the cores of each other
+    Numa(PlainArguments),
     /// Latency of memory while other cores read, at a rising pace
     LoadedLatency(PlottedArguments),
     /// Latency against the number of pages: the reach of the translation buffers

@@ -61,7 +61,7 @@ struct Part {
     several_cpus: fn(&Value) -> bool,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part {
         name: "latency",
         label: |point| bytes(&point["size_bytes"]),
@@ -93,6 +93,13 @@ const PARTS: [Part; 7] = [
         value: "ns",
         spread: "spread_ns",
         several_cpus: |_| true,
+    },
+    Part {
+        name: "numa",
+        label: |point| format!("node {} to memory of {}", word(&point["node"]), word(&point["memory_node"])),
+        value: "ns",
+        spread: "spread_ns",
+        several_cpus: |_| false,
     },
     Part {
         name: "loaded_latency",

@@ -12,7 +12,7 @@ use crate::{args::Format, failure::Failure, output::print};
 use bf_machine::{
     Session, Topology, bandwidth, c2c, coherence,
     document::Document,
-    latency, loaded,
+    latency, loaded, numa,
     placement::{self, moves},
     session::SURVEY,
     stat::Effort,
@@ -48,6 +48,10 @@ pub fn command(arguments: &MachineArguments) -> Result<(), Failure> {
         What::C2c(arguments) => {
             let format = arguments.measuring.output.format;
             show(format, c2c_of(&arguments.measuring)?, tables::c2c, |document| rows(&document.c2c))
+        }
+        What::Numa(arguments) => {
+            let format = arguments.measuring.output.format;
+            show(format, numa_of(&arguments.measuring)?, tables::numa, |document| rows(&document.numa))
         }
         What::LoadedLatency(arguments) => {
             let format = arguments.measuring.output.format;
@@ -150,6 +154,12 @@ fn coherence_of(measuring: &Measuring) -> Result<Document, Failure> {
 fn c2c_of(measuring: &Measuring) -> Result<Document, Failure> {
     let (session, mut document) = begin(measuring)?;
     document.c2c = c2c::matrix(&session)?;
+    Ok(document)
+}
+
+fn numa_of(measuring: &Measuring) -> Result<Document, Failure> {
+    let (session, mut document) = begin(measuring)?;
+    document.numa = numa::matrix(&session)?;
     Ok(document)
 }
 

@@ -1,7 +1,7 @@
 //! What `bf machine` prints for people.
 
 use super::counters;
-use crate::output::table;
+use crate::output::{percent, table};
 use bf_machine::{
     bandwidth::Point as Bandwidth,
     coherence::Place,
@@ -150,6 +150,25 @@ pub fn c2c(document: &Document) -> String {
     front(document) + &table(header, cpus.iter().map(row).collect())
 }
 
+/// `bf machine numa`
+pub fn numa(document: &Document) -> String {
+    let rows = document.numa.iter().map(|point| {
+        [
+            format!("node {}, CPU {}", point.node, point.cpu),
+            format!("node {}", point.memory_node),
+            point.distance.map_or("-".to_owned(), |distance| distance.to_string()),
+            format!("{:.1}", point.ns),
+            format!("{:.1}", point.spread_ns),
+            format!("{:.1}", point.gb_per_s),
+            format!("{:.1}", point.spread_gb_per_s),
+            point.placed.map_or("not known".to_owned(), |placed| percent(Some(placed))),
+            unstable(point.stable, &[]),
+        ]
+    });
+    let header = ["from", "memory of", "distance", "ns", "± ns", "GB/s", "± GB/s", "placed there", ""];
+    front(document) + &titled(header, rows)
+}
+
 /// `bf machine loaded-latency`
 pub fn loaded(document: &Document) -> String {
     let rows = document.loaded_latency.iter().map(|point| {
@@ -210,6 +229,7 @@ pub fn all(document: &Document) -> String {
         ("Bandwidth", bandwidth(document), document.bandwidth.is_empty()),
         ("Coherence states", coherence(document), document.coherence.is_empty()),
         ("Core to core", c2c(document), document.c2c.is_empty()),
+        ("Memory nodes", numa(document), document.numa.is_empty()),
         ("Loaded latency", loaded(document), document.loaded_latency.is_empty()),
         ("Translation buffers", tlb(document), document.tlb.is_empty()),
         ("Throughput", throughput(document), document.throughput.is_empty()),

@@ -4,5 +4,6 @@
 pub mod arithmetic;
 pub mod chain;
 pub mod clock;
+mod node;
 pub mod pages;
 pub mod stream;

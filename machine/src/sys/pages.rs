@@ -1,5 +1,7 @@
-//! Memory to measure with: anonymous pages of a chosen size, touched by the thread that asks, so that they lie on its node.
+//! Memory to measure with: anonymous pages of a chosen size, touched by the thread that asks, so that they lie on its node, or
+//! on another that it names.
 
+use super::node;
 use nix::{
     errno::Errno,
     sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap},
@@ -63,8 +65,21 @@ impl Buffer {
     /// # Errors
     /// The system has not that much memory.
     pub fn new(bytes: usize, pages: Pages) -> Result<Self, Errno> {
+        Self::placed(bytes, pages, None)
+    }
+
+    /// As [`Buffer::new`], with memory of `node` as far as that has any; never on reserved pages, which nodes have or have not.
+    ///
+    /// # Errors
+    /// The system has not that much memory, or no such node, or does not let this process choose.
+    pub fn on_node(bytes: usize, pages: Pages, node: u32) -> Result<Self, Errno> {
+        Self::placed(bytes, pages, Some(node))
+    }
+
+    fn placed(bytes: usize, pages: Pages, on: Option<u32>) -> Result<Self, Errno> {
         let round = |unit: usize| bytes.max(1).div_ceil(unit) * unit;
         let reserved = match pages {
+            _ if on.is_some() => None,
             Pages::Base => None,
             Pages::Large => Self::reserved(round(LARGE), MapFlags::MAP_HUGE_2MB, LARGE),
             Pages::Giant => Self::reserved(round(1 << 30), MapFlags::MAP_HUGE_1GB, 1 << 30)
@@ -83,7 +98,11 @@ impl Buffer {
         // SAFETY: the range is the mapping made above, and the advice changes no contents.
         // A kernel without transparent huge pages refuses; the buffer then has small pages and says so.
         let _ = unsafe { madvise(mapping, mapped, advice) };
+        // From here on the mapping goes with the buffer.
         let mut buffer = Self { mapping, mapped, start, bytes, got: Got { page_bytes: base_page(), bytes } };
+        if let Some(on) = on {
+            node::prefer(mapping.addr().get(), mapped, on)?;
+        }
         buffer.touch(base_page());
         if large {
             let large_bytes = transparent(start, bytes).unwrap_or(0);
@@ -125,6 +144,12 @@ impl Buffer {
     #[must_use]
     pub fn got(&self) -> Got {
         self.got
+    }
+
+    /// Which part of it lies on a node; `None` if the kernel does not say.
+    #[must_use]
+    pub fn share_on(&self, node: u32) -> Option<f64> {
+        node::share(self.start, self.bytes, base_page(), node).ok()
     }
 
     /// Stores a word at a multiple of eight.
