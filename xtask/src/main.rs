@@ -11,6 +11,7 @@ mod dist;
 mod install;
 mod runtime_object;
 mod test;
+mod tsan;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,8 @@ enum Command {
     Demo(demo::Args),
     /// Run all tests.
     Test(test::Args),
+    /// Run what threads do to each other under ThreadSanitizer.
+    Tsan,
     /// Measure the engine and whole programs.
     Bench(bench::Args),
     /// Build everything and lay out an install tree.
@@ -50,6 +53,7 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Demo(args) => demo::run(&workspace, &args),
         Command::Test(args) => test::run(&workspace, &args),
+        Command::Tsan => tsan::run(&workspace),
         Command::Bench(args) => bench::run(&workspace, &args),
         Command::Install(args) => {
             install::run(&workspace, &args)?;

@@ -132,7 +132,7 @@ fn latency_of(arguments: &LatencyArguments) -> Result<Document, Failure> {
     document.latency = latency::curve(&session, &session.sizes(arguments.span.max_size), session.pages)?;
     document.steps = steps(&session.topology, &document.latency);
     if let Some(path) = &arguments.span.plot {
-        let points = document.latency.iter().map(|point| (point.size_bytes as f64, point.ns)).collect();
+        let points = document.latency.iter().map(|point| (point.size_bytes as f64, point.ns, point.stable)).collect();
         let page = document.latency.last().map_or(0, |point| point.page_bytes);
         let curves = [(format!("{} pages", size::format(page as u64)), points)];
         draw(&document, path, ("Latency of a dependent load", Horizontal::Bytes("size"), "ns"), &curves)?;
@@ -142,6 +142,7 @@ fn latency_of(arguments: &LatencyArguments) -> Result<Document, Failure> {
 
 fn coherence_of(measuring: &Measuring) -> Result<Document, Failure> {
     let (mut session, mut document) = begin(measuring)?;
+    session.two("coherence")?;
     session.survey()?;
     let before = placement::look(&session, "coherence")?;
     document.coherence = session.progress.within(SURVEY..1.0, || coherence::all(&session))?;
@@ -193,7 +194,7 @@ fn bandwidth_of(arguments: &BandwidthArguments) -> Result<Document, Failure> {
                 session.sizes(arguments.span.max_size).into_iter().map(|bytes| (**kernel, bytes)).collect();
             let points =
                 session.progress.within(part(index)..part(index + 1), || bandwidth::alone(&session, &cases))?;
-            let curve = points.iter().map(|point| (point.size_bytes as f64, point.gb_per_s)).collect();
+            let curve = points.iter().map(|point| (point.size_bytes as f64, point.gb_per_s, point.stable)).collect();
             curves.push((format!("{} {width} bits", kernel.operation.name()), curve));
             document.bandwidth.extend(points);
         }
@@ -207,7 +208,9 @@ fn loaded_latency_of(arguments: &PlottedArguments) -> Result<Document, Failure> 
     let (session, mut document) = begin(&arguments.measuring)?;
     document.loaded_latency = loaded::curve(&session)?;
     if let Some(path) = &arguments.plot {
-        let points = document.loaded_latency.iter().map(|point| (point.gb_per_s, point.ns)).collect();
+        let mut points: Vec<_> =
+            document.loaded_latency.iter().map(|point| (point.gb_per_s, point.ns, point.stable)).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let what = ("Latency of memory while others read", Horizontal::Linear("GB/s read by others"), "ns");
         draw(&document, path, what, &[("dependent load".to_owned(), points)])?;
     }
@@ -223,15 +226,15 @@ fn tlb_of(arguments: &PlottedArguments) -> Result<Document, Failure> {
         for point in &document.tlb {
             let name = format!("one line on each {} page", size::format(point.page_bytes as u64));
             match curves.iter_mut().find(|(other, _)| *other == name) {
-                Some((_, curve)) => curve.push((point.pages as f64, point.ns)),
-                None => curves.push((name, vec![(point.pages as f64, point.ns)])),
+                Some((_, curve)) => curve.push((point.pages as f64, point.ns, point.stable)),
+                None => curves.push((name, vec![(point.pages as f64, point.ns, point.stable)])),
             }
         }
         let first = document.tlb.first().map_or(0, |point| point.page_bytes);
         let dense = document.tlb.iter().filter(|point| point.page_bytes == first);
         curves.push((
             "as many lines close together".to_owned(),
-            dense.map(|point| (point.pages as f64, point.dense_ns)).collect(),
+            dense.map(|point| (point.pages as f64, point.dense_ns, point.stable)).collect(),
         ));
         draw(&document, path, ("Latency against pages", Horizontal::Count("pages"), "ns"), &curves)?;
     }

@@ -13,8 +13,8 @@ use plotters::{
 };
 use std::{fs, path::Path};
 
-/// A name, and points by ascending x.
-pub type Curve = (String, Vec<(f64, f64)>);
+/// A name, and points by ascending x: where, and whether the figure settled.
+pub type Curve = (String, Vec<(f64, f64, bool)>);
 
 /// What a picture shows.
 pub struct Plot<'a> {
@@ -48,6 +48,10 @@ const MARK: RGBColor = RGBColor(120, 120, 120);
 const FONT: (&str, i32) = ("sans-serif", 15);
 /// Labels that fit beside each other below the plot.
 const MOST_LABELS: usize = 14;
+/// Values beside the plot: with more, those of a logarithmic axis overlap.
+const MOST_VALUES: usize = 6;
+/// What hollow points mean.
+const HOLLOW: &str = "hollow: rounds did not agree";
 
 impl Plot<'_> {
     /// Writes the picture.
@@ -58,8 +62,8 @@ impl Plot<'_> {
     }
 
     fn draw(&self, svg: &mut String, curves: &[Curve]) -> Result<(), Box<dyn std::error::Error>> {
-        let all = || curves.iter().flat_map(|(_, curve)| curve);
-        let extent = |of: fn(&(f64, f64)) -> f64| {
+        let all = || all_of(curves);
+        let extent = |of: fn(&(f64, f64, bool)) -> f64| {
             let values = || all().map(of).filter(|value| *value > 0.0);
             (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max))
         };
@@ -115,7 +119,8 @@ impl Plot<'_> {
             .y_desc(self.y)
             .label_style(FONT)
             .x_label_formatter(&|x| label(*x))
-            .y_label_formatter(&|y| if *y < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") })
+            .y_labels(MOST_VALUES)
+            .y_label_formatter(&|y| if *y < 10.0 && *y > 0.0 { format!("{y:.1}") } else { format!("{y:.0}") })
             .draw()?;
         let (left, right) = (chart.x_range().start, chart.x_range().end);
         let (bottom, top) = (chart.y_range().start, chart.y_range().end);
@@ -127,10 +132,19 @@ impl Plot<'_> {
             // The third of the palette, yellow, is hard to see on white.
             let colour = Palette99::pick(index + usize::from(index > 1)).to_rgba();
             chart
-                .draw_series(LineSeries::new(curve.iter().copied(), colour.stroke_width(2)))?
+                .draw_series(LineSeries::new(curve.iter().map(|&(x, y, _)| (x, y)), colour.stroke_width(2)))?
                 .label(name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2)));
-            chart.draw_series(curve.iter().map(|&at| Circle::new(at, 3, colour.filled())))?;
+            chart.draw_series(curve.iter().map(|&(x, y, _)| Circle::new((x, y), 3, colour.filled())))?;
+            let hollow = curve.iter().filter(|(_, _, stable)| !stable);
+            chart.draw_series(hollow.map(|&(x, y, _)| Circle::new((x, y), 2, WHITE.filled())))?;
+        }
+        if all_of(curves).any(|(_, _, stable)| !stable) {
+            let nothing = LineSeries::new(std::iter::empty::<(f64, f64)>(), MARK.stroke_width(1));
+            chart
+                .draw_series(nothing)?
+                .label(HOLLOW)
+                .legend(|(x, y)| Circle::new((x + 12, y), 3, MARK.stroke_width(1)));
         }
         chart
             .configure_series_labels()
@@ -143,6 +157,10 @@ impl Plot<'_> {
         area.present()?;
         Ok(())
     }
+}
+
+fn all_of(curves: &[Curve]) -> impl Iterator<Item = &(f64, f64, bool)> {
+    curves.iter().flat_map(|(_, curve)| curve)
 }
 
 #[cfg(test)]
@@ -159,9 +177,13 @@ mod tests {
             legend: SeriesLabelPosition::LowerLeft,
         };
         let mut svg = String::new();
-        plot.draw(&mut svg, &[("small pages".to_owned(), vec![(4096.0, 1.0), (65536.0, 3.0)])]).unwrap();
+        plot.draw(&mut svg, &[("small pages".to_owned(), vec![(4096.0, 1.0, true), (65536.0, 3.0, true)])]).unwrap();
         assert!(svg.contains("L1d 32K") && svg.contains("small pages") && svg.contains("64K"));
+        assert!(!svg.contains(HOLLOW));
+        let mut unsettled = String::new();
+        plot.draw(&mut unsettled, &[("x".to_owned(), vec![(4096.0, 1.0, true), (65536.0, 3.0, false)])]).unwrap();
+        assert!(unsettled.contains(HOLLOW));
         let mut none = String::new();
-        assert!(plot.draw(&mut none, &[("x".to_owned(), vec![(1.0, 1.0)])]).is_err());
+        assert!(plot.draw(&mut none, &[("x".to_owned(), vec![(1.0, 1.0, true)])]).is_err());
     }
 }
