@@ -4,7 +4,7 @@ use crate::{
     args::{Format, ReportArguments},
     failure::Failure,
     input::{self, Loaded},
-    output::{number, percent, print, row, table},
+    output::{number, percent, print, row, shortened, table},
     query,
 };
 use bf_postproc::{
@@ -227,20 +227,21 @@ fn whereabouts(item: &Item) -> String {
 
 /// What a row is called.
 pub fn name(key: &Key, memory: Option<Memory>, by: By) -> String {
+    let shown = shortened(&key.name);
     if let (Some("heap"), Some(memory)) = (key.kind, memory) {
         return match memory.blocks {
-            0 | 1 => format!("block from {}", key.name),
-            blocks => format!("{} blocks from {}", number(blocks), key.name),
+            0 | 1 => format!("block from {shown}"),
+            blocks => format!("{} blocks from {shown}", number(blocks)),
         };
     }
     let rest = if key.merged { " (several lines)" } else { "" };
     match (by, key.depth) {
-        (By::Loop, Some(0)) => format!("{} (in no loop){rest}", key.name),
-        (By::Loop, Some(depth)) => format!("{} (loop, depth {depth})", key.name),
+        (By::Loop, Some(0)) => format!("{shown} (in no loop){rest}"),
+        (By::Loop, Some(depth)) => format!("{shown} (loop, depth {depth})"),
         (By::Line, _) if key.line == 0 && !key.merged && !key.name.starts_with('(') => {
-            format!("{} (line unknown)", key.name)
+            format!("{shown} (line unknown)")
         }
-        _ => key.name.clone() + rest,
+        _ => shown + rest,
     }
 }
 

@@ -151,6 +151,40 @@ pub fn percent(ratio: Option<f64>) -> String {
     format!("{percent:.decimals$} %")
 }
 
+/// Longest name that is shown whole, characters.
+const LONG: usize = 72;
+
+/// A name for a table: arguments of templates and functions are left out of a long one.
+pub fn shortened(name: &str) -> String {
+    if name.chars().count() <= LONG {
+        return name.to_owned();
+    }
+    let (mut text, mut depth) = (String::new(), 0_u32);
+    for (at, c) in name.char_indices() {
+        // Not those of `operator<`, `operator->` and the like, nor a place at the end: `f (file.c:3)`.
+        let operator = text.trim_end_matches(['<', '>', '-', '=', '(', ')']).ends_with("operator") && depth == 0;
+        let place =
+            c == '(' && text.ends_with(' ') && name[at..].find(')').is_some_and(|end| at + end + 1 == name.len());
+        match c {
+            '<' | '(' if !operator && !place => {
+                if depth == 0 {
+                    text.extend([c, '…']);
+                }
+                depth += 1;
+            }
+            '>' | ')' if depth > 0 => {
+                depth -= 1;
+                if depth == 0 {
+                    text.push(c);
+                }
+            }
+            _ if depth == 0 => text.push(c),
+            _ => {}
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +199,16 @@ mod tests {
         assert_eq!(percent(Some(0.000_012)), "0.0012 %");
         assert_eq!(percent(None), "-");
         assert_eq!(counted(1, "thread") + &counted(2000, "thread"), "1 thread2,000 threads");
+    }
+
+    #[test]
+    fn long_names_lose_their_arguments() {
+        let tree = "std::_Rb_tree<long, std::pair<long const, std::string>, std::less<long>>::_M_insert(int, char) (tree.h:20)";
+        assert_eq!(shortened(tree), "std::_Rb_tree<…>::_M_insert(…) (tree.h:20)");
+        assert_eq!(shortened("short<int>::f(int)"), "short<int>::f(int)");
+        let long = "char, traits".repeat(4);
+        let operator = format!("std::ostream<{long}>& std::operator<< <{long}>(std::ostream<{long}>&, char)");
+        assert_eq!(shortened(&operator), "std::ostream<…>& std::operator<< <…>(…)");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::{
     args::{Format, SharingArguments},
     failure::Failure,
     input,
-    output::{counted, number, print, row, table},
+    output::{counted, number, print, row, shortened, table},
 };
 use bf_postproc::shared_lines::{Answer, Base, Finding, Object, Place, Question, Thread, shared_lines};
 use serde_json::Value;
@@ -161,7 +161,8 @@ fn indented(text: &str) -> String {
 /// What lies in the lines, for people.
 fn subject(finding: &Finding) -> String {
     let Some(object) = &finding.object else { return format!("unnamed memory at {:#x}", finding.address) };
-    let Object { name, count, bytes, .. } = object;
+    let Object { count, bytes, .. } = object;
+    let name = shortened(&object.name);
     let from = match finding.offset {
         Some(offset) if offset != 0 => format!("{offset:+}"),
         _ => String::new(),
@@ -210,7 +211,7 @@ fn places(thread: &Thread, most: usize) -> String {
     let mut before: Option<&Place> = None;
     for place in shown {
         let same = before.is_some_and(|before| before.function == place.function && before.file == place.file);
-        let function = place.function.as_deref().unwrap_or("unknown");
+        let function = shortened(place.function.as_deref().unwrap_or("unknown"));
         match (&place.file, place.line, words.last_mut()) {
             (Some(_), Some(line), Some(last)) if same && last.ends_with(')') => {
                 last.insert_str(last.len() - 1, &format!(" {line}"));
@@ -218,7 +219,7 @@ fn places(thread: &Thread, most: usize) -> String {
             (Some(file), Some(line), _) => {
                 words.push(format!("{function} ({}:{line})", file.rsplit('/').next().unwrap_or(file)));
             }
-            _ => words.push(function.to_owned()),
+            _ => words.push(function),
         }
         before = Some(place);
     }

@@ -127,17 +127,15 @@ fn described(object: Kind, places: &Places) -> Option<(ObjectKind, String)> {
 }
 
 /// The index of an allocation site; `number` is 1 + that. Where the standard library allocates for the program, the place that
-/// called it, if that was inlined.
+/// called it, as far as calls were inlined.
 fn own_site(number: u32, places: &Places) -> Option<u32> {
-    let index = number.checked_sub(1)?;
-    let mut own = index;
+    let mut index = number.checked_sub(1)?;
     loop {
-        let site = places.sites.get(own as usize)?;
-        if !is_of_the_system(places.string(site.file)) {
-            return Some(own);
+        let site = places.sites.get(index as usize)?;
+        match site.inlined_at {
+            Some(call) if is_of_the_system(places.string(site.file)) => index = call,
+            _ => return Some(index),
         }
-        let Some(call) = site.inlined_at else { return Some(index) };
-        own = call;
     }
 }
 
