@@ -186,6 +186,7 @@ fn what_cannot_be_is_refused_in_a_line() {
         (&["machine", "latency", "--cpus", "60000"][..], 3, "CPU 60000"),
         (&["machine", "latency", "--plot", "l.png"][..], 2, "l.png"),
         (&["machine", "coherence", "--cpus", "0"][..], 3, "2 CPUs"),
+        (&["machine", "topology", "--hwloc", "bad.txt"][..], 1, "bad.txt"),
         (&["machine", "compare", "none.json", "none.json"][..], 1, "none.json"),
         (&["machine", "counters", "--replay", "bad.txt"][..], 1, "line 2"),
         (&["machine", "counters", "--replay", "none.txt"][..], 1, "none.txt"),

@@ -78,6 +78,9 @@ pub struct Machine {
     pub pages: PageSizes,
     /// Where sysfs and CPUID differ.
     pub differences: Vec<String>,
+    /// Where sysfs and an XML file of hwloc differ; `None` without such a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hwloc_differences: Option<Vec<String>>,
     /// The clock, when something was measured.
     pub clock: Option<Clock>,
     /// CPUs that were measured, in the order of their use.
@@ -98,6 +101,7 @@ impl Document {
                 nodes: topology.nodes.clone(),
                 pages: topology.pages.clone(),
                 differences: topology.differences.clone(),
+                hwloc_differences: None,
                 clock: session.map(|session| session.clock),
                 measured_on: session.map(|session| session.cpus.clone()).unwrap_or_default(),
             },

@@ -13,6 +13,7 @@ pub mod counters;
 pub mod doctor;
 pub mod document;
 mod error;
+pub mod hwloc;
 pub mod latency;
 pub mod loaded;
 pub mod numa;

@@ -108,6 +108,9 @@ impl From<PagesArgument> for Pages {
 /// `bf machine topology`
 #[derive(Debug, Args)]
 pub struct TopologyArguments {
+    /// Hold it against what `lstopo --of xml FILE` of hwloc wrote
+    #[arg(long, value_name = "FILE.xml")]
+    pub hwloc: Option<PathBuf>,
     #[command(flatten)]
     pub output: Output,
 }

@@ -12,7 +12,7 @@ use crate::{args::Format, failure::Failure, output::print};
 use bf_machine::{
     Session, Topology, bandwidth, c2c, coherence,
     document::Document,
-    latency, loaded, numa,
+    hwloc, latency, loaded, numa,
     placement::{self, moves},
     session::SURVEY,
     stat::Effort,
@@ -24,13 +24,13 @@ use bf_machine::{
 use bf_postproc::size;
 use plotters::chart::SeriesLabelPosition;
 use serde_json::Value;
-use std::path::Path;
+use std::{fs, path::Path};
 
 /// Measures what was asked for.
 pub fn command(arguments: &MachineArguments) -> Result<(), Failure> {
     match &arguments.what {
         What::Topology(arguments) => {
-            let document = Document::new(&Topology::here(), None);
+            let document = topology_of(arguments.hwloc.as_deref())?;
             show(arguments.output.format, document, tables::topology, |document| rows(&document.caches))
         }
         What::Latency(arguments) => {
@@ -136,6 +136,17 @@ fn latency_of(arguments: &LatencyArguments) -> Result<Document, Failure> {
         let page = document.latency.last().map_or(0, |point| point.page_bytes);
         let curves = [(format!("{} pages", size::format(page as u64)), points)];
         draw(&document, path, ("Latency of a dependent load", Horizontal::Bytes("size"), "ns"), &curves)?;
+    }
+    Ok(document)
+}
+
+fn topology_of(hwloc: Option<&Path>) -> Result<Document, Failure> {
+    let topology = Topology::here();
+    let mut document = Document::new(&topology, None);
+    if let Some(path) = hwloc {
+        let xml = fs::read_to_string(path).map_err(|error| Failure::file("read", path, error))?;
+        let differences = hwloc::differences(&topology, &xml).map_err(|error| Failure::file("read", path, error))?;
+        document.machine.hwloc_differences = Some(differences);
     }
     Ok(document)
 }

@@ -314,6 +314,13 @@ pub fn topology(document: &Document) -> String {
     if machine.differences.is_empty() {
         text += "  sysfs and CPUID agree\n";
     }
+    let hwloc = machine.hwloc_differences.as_deref();
+    for difference in hwloc.unwrap_or_default() {
+        text += &format!("  sysfs and hwloc differ: {difference}\n");
+    }
+    if hwloc.is_some_and(<[String]>::is_empty) {
+        text += "  sysfs and hwloc agree\n";
+    }
     text
 }
 
