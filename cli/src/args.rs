@@ -365,7 +365,7 @@ pub struct CompareArguments {
     #[arg(long, num_args = 1.., value_name = "PROFILE")]
     pub with: Vec<PathBuf>,
     /// Repeated runs before a change, a profile each
-    #[arg(long, num_args = 1.., value_name = "PROFILE", requires = "after", conflicts_with_all = ["profiles", "with", "fail_under"])]
+    #[arg(long, num_args = 1.., value_name = "PROFILE", requires = "after", conflicts_with_all = ["profiles", "with", "fail_under", "line"])]
     pub before: Vec<PathBuf>,
     /// Repeated runs after it
     #[arg(long, num_args = 1.., value_name = "PROFILE", requires = "before")]

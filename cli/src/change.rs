@@ -11,7 +11,6 @@ use bf_postproc::{
     Query,
     compare::change::{Change, Changes, Finding, SCHEMA, Spread, change},
 };
-use bf_profile::Profile;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -28,9 +27,8 @@ pub fn command(arguments: &CompareArguments) -> Result<(), Failure> {
     let (of_before, of_after) = (load(before)?, load(after)?);
     let (levels, machine) = query::hierarchy(hierarchy, &of_before[0])?;
     let question = Query { levels, tags: hierarchy.tags.clone(), ..Query::default() };
-    let profiles = |side: &[Loaded]| side.iter().map(|loaded| loaded.profile.clone()).collect::<Vec<Profile>>();
-    let (first, second) = (profiles(&of_before), profiles(&of_after));
-    let figures = change(&first.iter().collect::<Vec<_>>(), &second.iter().collect::<Vec<_>>(), &question);
+    let [first, second] = [&of_before, &of_after].map(|side| side.iter().map(|run| &run.profile).collect::<Vec<_>>());
+    let figures = change(&first, &second, &question);
     let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
     let figures = figures.map_err(|(side, at, error)| {
         let path = if side == "before" { &before[at] } else { &after[at] };
@@ -75,7 +73,8 @@ fn text(answer: &Changes) -> String {
         text += &format!("the same in every run: {}\n", names.join(", "));
     }
     if differ.iter().any(|change| change.finding == Finding::TooFewRuns) {
-        text += "? too few runs to tell it from chance: that takes 4 or more of each side, or 2 that agree exactly\n";
+        text +=
+            "? too few runs to tell it from chance among so many figures: 6 of each side are enough, or 2 that agree\n";
     }
     if differ.iter().any(|change| change.chance.is_some()) {
         text += "p is the chance of runs as far apart if the change did nothing, for all figures tested together;\n  yes: \

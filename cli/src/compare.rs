@@ -81,14 +81,25 @@ fn text(answer: &Comparison) -> String {
         let mark = if aspect.essential { "*" } else { " " };
         text += &hanging(&format!("  {:.2} {mark} {:<16}", aspect.score, spoken(aspect.name)), &aspect.why);
     }
-    text += "  * essential: the verdict can be little better than the least of these\n\nNot compared\n";
-    for aspect in &answer.not_compared {
-        text += &hanging(&format!("         {:<16}", spoken(aspect.name)), &aspect.why);
-    }
-    text + &differ_most(answer)
+    text += "  * essential: the score is the least of these, or the mean of all if that is less\n\nNot compared\n";
+    text + &not_compared(answer)
+        + &differ_most(answer)
         + &levels(answer)
         + &answer.functions.as_ref().map_or_else(String::new, |parts| self::parts("function", parts))
         + &answer.by_tag.as_ref().map_or_else(String::new, |parts| self::parts("tag", parts))
+}
+
+/// What was not compared, by reason.
+fn not_compared(answer: &Comparison) -> String {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for aspect in &answer.not_compared {
+        let name = spoken(aspect.name);
+        match reasons.iter_mut().find(|(why, _)| *why == aspect.why) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((&aspect.why, vec![name])),
+        }
+    }
+    reasons.iter().map(|(why, names)| hanging("  ", &format!("{}: {why}", names.join(", ")))).collect()
 }
 
 /// The name of an aspect, as people write it.

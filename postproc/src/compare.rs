@@ -275,16 +275,13 @@ const SIDES: [&str; 2] = ["A", "B"];
 pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Comparison, CompareError> {
     let profiles = [a.profile, b.profile];
     let line = common_line(profiles, question.line_bytes)?;
-    let mut curves = Vec::new();
-    for (name, profile) in SIDES.into_iter().zip(profiles) {
-        let curve = Locality::of(profile, line, &question.tags).map_err(|error| CompareError::Query(name, error))?;
-        if curve.references == 0 {
-            let under = if question.tags.is_empty() { "" } else { " under the tags asked for" };
-            return Err(CompareError::Nothing(name, under));
-        }
-        curves.push(curve);
-    }
-    let curves: [Locality; 2] = curves.try_into().unwrap_or_else(|_| unreachable!("one for each side"));
+    let curve = |side: usize| {
+        let found = Locality::of(profiles[side], line, &question.tags);
+        let found = found.map_err(|error| CompareError::Query(SIDES[side], error))?;
+        let under = if question.tags.is_empty() { "" } else { " under the tags asked for" };
+        if found.references > 0 { Ok(found) } else { Err(CompareError::Nothing(SIDES[side], under)) }
+    };
+    let curves = [curve(0)?, curve(1)?];
     let pairs = matching::matching(&curves[0], &curves[1]);
     let counters = profiles.map(|profile| work::totals(profile, &question.tags));
     let context = Context { profiles, tags: &question.tags, line, curves, pairs, counters };

@@ -2,7 +2,7 @@
 
 use bf_postproc::{
     compare::{CompareError, Comparison, Question, Side, Verdict, compare},
-    replay::{Options, replay},
+    replay::{Options, Sample, replay},
 };
 use bf_profile::{CountItem, CountedFunction, Counters, Profile};
 
@@ -131,4 +131,41 @@ fn tags_are_sides_of_their_own() {
     assert_eq!(ask("").unwrap_err(), CompareError::Nothing("A", " under the tags asked for"));
     let found = compared(&one, &one);
     assert_eq!(found.by_tag.unwrap().parts[0].name, "solve");
+}
+
+/// Two threads that store in turns: in one line, or each in its own.
+fn in_turns(lines: u64) -> Profile {
+    let store = |at: u64| format!("[{},{},8,\"w\"]", at % 2, at % lines * 64);
+    let trace: Vec<String> = (0..200).map(store).collect();
+    let text = format!("{{\"threads\":2,\"trace\":[{}]}}", trace.join(","));
+    replay(text.as_bytes(), "t", 0, &Options::default()).unwrap().profile
+}
+
+#[test]
+fn threads_that_take_lines_from_each_other_are_told_from_those_that_do_not() {
+    let (one, own) = (in_turns(1), in_turns(2));
+    assert_eq!(score(&compared(&one, &one), "sharing"), 1.0);
+    assert_eq!(score(&compared(&own, &own), "sharing"), 1.0);
+    let found = compared(&one, &own);
+    assert!(score(&found, "sharing") < 0.01);
+    let why = &found.aspects.iter().find(|aspect| aspect.name == "sharing").unwrap().why;
+    // All but the first of each thread.
+    assert!(why.contains("99.0 % in A, 0 % in B"), "{why}");
+    let alone = compared(&one, &passes(3, 40, 2));
+    assert_eq!(not_compared(&alone, "sharing"), "B ran with one thread");
+}
+
+#[test]
+fn a_sample_is_compared_as_far_as_it_tells() {
+    let text: String = (0..32_768).map(|at| format!("r {:x} 8\n", at % 8192 * 64)).collect();
+    let replayed = |sample| {
+        let options = Options { sample, ..Options::default() };
+        replay(text.as_bytes(), "t", 0, &options).unwrap().profile
+    };
+    let (all, part) = (replayed(None), replayed(Sample::parse("1/4").unwrap()));
+    let found = compared(&part, &all);
+    assert!(found.a.sampled && !found.b.sampled);
+    assert!(score(&found, "miss_ratio") > 0.95 && score(&found, "reuse_distance") > 0.9, "{:?}", found.aspects);
+    assert!(found.curves[0].a_miss_ratio.is_none() && found.curves[0].b_miss_ratio == Some(1.0));
+    assert!(found.matched[0].a_bytes >= 64 * 1024, "{:?}", found.matched[0]);
 }

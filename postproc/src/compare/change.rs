@@ -74,7 +74,7 @@ pub enum Finding {
     Significant,
     /// Perhaps chance.
     NotSignificant,
-    /// With so few runs no difference could be told from chance.
+    /// With so few runs no difference could be told from chance, or none among so many figures.
     TooFewRuns,
     /// Only one side has the figure.
     OneSide,
@@ -105,7 +105,12 @@ pub fn change(
     let open = changes.iter_mut().filter(|change| change.chance.is_some());
     for (change, adjusted) in open.zip(adjusted(&tested)) {
         change.chance_adjusted = Some(adjusted);
-        change.finding = if adjusted < LEVEL { Finding::Significant } else { Finding::NotSignificant };
+        change.finding = match adjusted < LEVEL {
+            true => Finding::Significant,
+            // Runs that are all apart could not have said more.
+            false if change.is_apart() => Finding::TooFewRuns,
+            false => Finding::NotSignificant,
+        };
     }
     Ok(changes)
 }
@@ -148,6 +153,13 @@ fn one(name: &str, before: &[f64], after: &[f64]) -> Change {
     let change = of_before.zip(of_after).filter(|(a, _)| a.mean != 0.0).map(|(a, b)| b.mean / a.mean - 1.0);
     let name = name.to_owned();
     Change { name, before: of_before, after: of_after, change, finding, chance, chance_adjusted: None }
+}
+
+impl Change {
+    /// Whether no run of one side lies between those of the other.
+    fn is_apart(&self) -> bool {
+        self.before.zip(self.after).is_some_and(|(a, b)| a.max < b.min || b.max < a.min)
+    }
 }
 
 impl Spread {
@@ -207,6 +219,12 @@ mod tests {
         let few = found(&before[..2], &after[..2]);
         assert_eq!((of(&few, "seconds"), of(&few, "flops")), (Finding::TooFewRuns, Finding::Exact));
         assert_eq!(of(&found(&before[..1], &after[..1]), "flops"), Finding::TooFewRuns);
+        // Two figures are tested, and four runs of each side reach 2/70 at best: enough if both are apart, not for one.
+        let wavering = [(100, 6), (101, 7), (102, 6), (103, 7)];
+        let two = found(&wavering, &[(90, 5), (91, 4), (92, 5), (93, 4)]);
+        assert_eq!((of(&two, "seconds"), of(&two, "flops")), (Finding::Significant, Finding::Significant));
+        let one = found(&wavering, &[(90, 6), (91, 7), (92, 7), (93, 6)]);
+        assert_eq!((of(&one, "seconds"), of(&one, "flops")), (Finding::TooFewRuns, Finding::NotSignificant));
     }
 
     #[test]

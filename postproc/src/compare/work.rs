@@ -111,7 +111,7 @@ pub(super) fn bytes_per_flop(context: &Context<'_>) -> Outcome {
     let middle = context.pairs.len() / 2;
     let why = format!(
         "bytes for each flop that the program moves: {}; that caches at matched capacities bring in: the smaller is on \
-         average {} of the larger, with {} for A and {} for B {}",
+         average {} of the larger, with {} for A and {} for B: {}",
         both(|side| number(program[side])),
         percent(mean),
         bytes(context.bytes(context.pairs[middle].a)),
