@@ -16,6 +16,7 @@ mod words;
 mod work;
 
 use crate::{
+    counters,
     error::QueryError,
     query::{Query, line_sizes, query},
     spec::{Cache, DEFAULT_LINE},
@@ -254,7 +255,7 @@ struct Context<'a> {
     line: u32,
     curves: [Locality; 2],
     pairs: Vec<Pair>,
-    counters: [work::Totals<'a>; 2],
+    counters: [counters::Values<'a>; 2],
 }
 
 impl Context<'_> {
@@ -283,7 +284,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     };
     let curves = [curve(0)?, curve(1)?];
     let pairs = matching::matching(&curves[0], &curves[1]);
-    let counters = profiles.map(|profile| work::totals(profile, &question.tags));
+    let counters = profiles.map(|profile| counters::totals(profile, &question.tags));
     let context = Context { profiles, tags: &question.tags, line, curves, pairs, counters };
     let (functions, by_function) = parts::functions(&context);
     let (by_tag, under_tags) = parts::tags(&context);
@@ -296,11 +297,11 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
         ("write_backs", 1.0, false, aspects::write_backs(&context)),
         ("branches", 1.0, false, work::branches(&context)),
         ("vectorisation", 1.0, false, work::vectorisation(&context)),
+        ("strides", 1.0, false, work::strides(&context)),
         ("sharing", 1.0, false, aspects::sharing(&context)),
         ("functions", 1.0, false, by_function),
         ("tags", 1.0, false, under_tags),
         ("reuse_time", 0.0, false, aspects::reuse_time()),
-        ("strides", 0.0, false, aspects::strides()),
     ];
     let (mut aspects, mut not_compared) = (Vec::new(), Vec::new());
     for (name, weight, essential, outcome) in outcomes {

@@ -4,7 +4,7 @@ use bf_postproc::{
     compare::{CompareError, Comparison, Question, Side, Verdict, compare},
     replay::{Options, Sample, replay},
 };
-use bf_profile::{CountItem, CountedFunction, Counters, Profile};
+use bf_profile::{CountItem, CountedFunction, Counters, Profile, Strides};
 
 /// Passes over so many lines, each touched so many times in a row.
 fn passes(passes: u64, lines: u64, touches: u64) -> Profile {
@@ -168,4 +168,26 @@ fn a_sample_is_compared_as_far_as_it_tells() {
     assert!(score(&found, "miss_ratio") > 0.95 && score(&found, "reuse_distance") > 0.9, "{:?}", found.aspects);
     assert!(found.curves[0].a_miss_ratio.is_none() && found.curves[0].b_miss_ratio == Some(1.0));
     assert!(found.matched[0].a_bytes >= 64 * 1024, "{:?}", found.matched[0]);
+}
+
+#[test]
+fn strides_that_both_tell() {
+    let striding = |counts: &[(u8, u64)]| {
+        let mut profile = passes(3, 40, 2);
+        let counts = counts.to_vec();
+        profile.processes[0].patterns.strides = vec![Strides { bytes: 8, counts, ..Strides::default() }];
+        profile
+    };
+    let (steady, jumping) =
+        (striding(&[(1, 75), (8, 25), (Strides::FIRST, 9)]), striding(&[(1, 25), (8, 25), (Strides::OTHER, 50)]));
+    assert_eq!(score(&compared(&steady, &steady), "strides"), 1.0);
+    let found = compared(&steady, &jumping);
+    assert!((score(&found, "strides") - 0.5).abs() < 1e-12);
+    let why = &found.aspects.iter().find(|aspect| aspect.name == "strides").unwrap().why;
+    assert!(why.contains("furthest apart: other ways forward, 0 % in A, 50.0 % in B"), "{why}");
+    let silent = compared(&steady, &passes(3, 40, 2));
+    assert_eq!(
+        not_compared(&silent, "strides"),
+        "no strides in B: compile with -bf-strides, or run with BF_PATTERNS=strides"
+    );
 }

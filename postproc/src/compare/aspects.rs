@@ -183,8 +183,3 @@ pub(super) fn reuse_time() -> Outcome {
          distance"
         .to_owned())
 }
-
-/// Never compared.
-pub(super) fn strides() -> Outcome {
-    Err("a profile holds no strides; what they do to lines shows in miss ratio and associativity".to_owned())
-}

@@ -132,11 +132,9 @@ fn figures(profile: &Profile, question: &Query) -> Result<Figures, QueryError> {
             figures.extend(value.map(|value| ((at, format!("{}.{name}", level.name)), value as f64)));
         }
     }
-    // Counts are kept by tag, but those of a program that is asked about one phase would only confuse.
-    if question.tags.is_empty() {
-        let plain = counters::totals(profile, &[]).into_iter().filter(|(name, _)| counters::family(name).is_none());
-        figures.extend(plain.map(|(name, value)| ((u8::MAX, name.to_owned()), value as f64)));
-    }
+    let plain =
+        counters::totals(profile, &question.tags).into_iter().filter(|(name, _)| counters::family(name).is_none());
+    figures.extend(plain.map(|(name, value)| ((u8::MAX, name.to_owned()), value as f64)));
     Ok(figures)
 }
 

@@ -7,7 +7,8 @@ use super::{
     words::percent,
 };
 use crate::{
-    attribution::{By, attribute},
+    attribution::{By, Key, attribute},
+    counters,
     query::Query,
 };
 use serde::Serialize;
@@ -131,7 +132,7 @@ fn by_place(context: &Context<'_>, side: usize) -> Option<Known> {
     let levels = caches(context.line);
     let question = Query { levels, tags: context.tags.to_vec(), ..Query::default() };
     let attribution = attribute(context.profiles[side], &question).ok()?;
-    let known = |(key, figures): (crate::attribution::Key, _)| {
+    let known = |(key, figures): (Key, _)| {
         let curve = Locality::of_part(&figures);
         let name = if key.linkage_name.is_empty() { key.name } else { key.linkage_name };
         (name, (curve.references as f64, Some(curve)))
@@ -143,14 +144,9 @@ fn by_place(context: &Context<'_>, side: usize) -> Option<Known> {
 /// Instructions of each function.
 fn executed(context: &Context<'_>, side: usize) -> Known {
     let mut known = Known::new();
-    for process in &context.profiles[side].processes {
-        let counters = &process.counters;
-        let wanted = |tag| crate::query::is_wanted(process, context.tags, tag);
-        for item in counters.items.iter().filter(|item| wanted(item.tag)) {
-            let Some(function) = counters.functions.get(item.function as usize) else { continue };
-            let instructions = counters.values(item).find(|(name, _)| *name == "instructions").map_or(0, |(_, n)| n);
-            known.entry(function.name.clone()).or_default().0 += instructions as f64;
-        }
+    for (function, values) in counters::by_function(context.profiles[side], context.tags) {
+        let instructions = values.get("instructions").copied().unwrap_or_default();
+        known.entry(function.name.clone()).or_default().0 += instructions as f64;
     }
     known
 }

@@ -1,4 +1,4 @@
-//! What concerns computation: instruction mix, bytes for each operation, branches, vectors.
+//! What concerns computation: instruction mix, bytes for each operation, branches, vectors, strides.
 
 use super::{
     Context, Outcome, SIDES,
@@ -6,34 +6,21 @@ use super::{
     locality::NEGLIGIBLE,
     words::{both, bytes, number, percent},
 };
-use crate::query::is_wanted;
-use bf_profile::Profile;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Counters of a side by name.
-pub(super) type Totals<'a> = BTreeMap<&'a str, u64>;
+use crate::{
+    counters::Values,
+    patterns::{self, StrideCounts},
+};
+use std::collections::BTreeSet;
 
 /// A program whose floating-point operations are fewer than this part of its instructions has none to speak of.
 const FEW_FLOPS: f64 = 0.001;
 
-/// What was counted under some tags; none: under all.
-pub(super) fn totals<'a>(profile: &'a Profile, tags: &[String]) -> Totals<'a> {
-    let mut sums = Totals::new();
-    for process in &profile.processes {
-        let counters = &process.counters;
-        for item in counters.items.iter().filter(|item| is_wanted(process, tags, item.tag)) {
-            counters.values(item).for_each(|(name, value)| *sums.entry(name).or_default() += value);
-        }
-    }
-    sums
-}
-
-fn get(totals: &Totals<'_>, name: &str) -> f64 {
+fn get(totals: &Values<'_>, name: &str) -> f64 {
     totals.get(name).copied().unwrap_or_default() as f64
 }
 
 /// The counters of both, or which side has none.
-fn counted<'a, 'b>(context: &'a Context<'b>) -> Result<&'a [Totals<'b>; 2], String> {
+fn counted<'a, 'b>(context: &'a Context<'b>) -> Result<&'a [Values<'b>; 2], String> {
     let none: Vec<&str> =
         (0..2).filter(|&side| get(&context.counters[side], "instructions") == 0.0).map(|side| SIDES[side]).collect();
     if none.is_empty() {
@@ -80,7 +67,7 @@ pub(super) fn instruction_mix(context: &Context<'_>) -> Outcome {
 }
 
 /// Operations by kind, each lane of a vector by itself; others are instructions that are none of them.
-fn coarse(totals: &Totals<'_>) -> Vec<f64> {
+fn coarse(totals: &Values<'_>) -> Vec<f64> {
     let mut counts: Vec<f64> =
         ["loads", "stores", "flops", "int_ops", "branches", "calls"].iter().map(|name| get(totals, name)).collect();
     counts.push((get(totals, "instructions") - counts.iter().sum::<f64>()).max(0.0));
@@ -174,4 +161,40 @@ pub(super) fn vectorisation(context: &Context<'_>) -> Outcome {
         both(|side| number(width(side)))
     );
     Ok((score, why))
+}
+
+/// In which steps loads and stores go through memory.
+pub(super) fn strides(context: &Context<'_>) -> Outcome {
+    let counts = context.profiles.map(|profile| patterns::total(patterns::strides(profile, context.tags).values()));
+    let unknown: Vec<_> = (0..2).filter(|&side| counts[side].accesses == 0).map(|side| SIDES[side]).collect();
+    if !unknown.is_empty() {
+        let named = unknown.join(" and ");
+        return Err(format!("no strides in {named}: compile with -bf-strides, or run with BF_PATTERNS=strides"));
+    }
+    // The first access of an instruction has none.
+    let shares = [0, 1].map(|side: usize| {
+        let StrideCounts { zero, forward, other, backward, .. } = &counts[side];
+        let words = (1..=64).map(|words: u8| forward.get(&words).copied().unwrap_or_default());
+        let all: Vec<f64> =
+            [*zero].into_iter().chain(words).chain([*other, *backward]).map(|count| count as f64).collect();
+        normalised(&all)
+    });
+    let apart = |stride: &usize| {
+        let share = |side: usize| shares[side].get(*stride).copied().unwrap_or_default();
+        (share(0) - share(1)).abs()
+    };
+    let most = (0..=66).max_by(|one, other| apart(one).total_cmp(&apart(other))).unwrap_or(0);
+    let named = match most {
+        0 => "the same address".to_owned(),
+        1 => "the next word".to_owned(),
+        65 => "other ways forward".to_owned(),
+        66 => "backward".to_owned(),
+        words => format!("{words} words on"),
+    };
+    let score = overlap(&shares[0], &shares[1]);
+    let each = both(|side| percent(shares[side].get(most).copied().unwrap_or_default()));
+    Ok((
+        score,
+        format!("the strides of loads and stores overlap by {}; furthest apart: {named}, {each}", percent(score)),
+    ))
 }
