@@ -41,6 +41,8 @@ pub enum Command {
     Sweep(Box<SweepArguments>),
     /// Say how alike two programs are, or what a change did
     Compare(CompareArguments),
+    /// Show profiles as pages in the browser, on this computer
+    Serve(crate::serve::ServeArguments),
     /// Put the profiles of several processes into one
     Merge(MergeArguments),
     /// Make a profile from a trace of accesses
@@ -118,6 +120,9 @@ pub struct ReportArguments {
     /// With --by: how many rows; without: 30 in text, all in JSON and CSV
     #[arg(long, value_name = "N", requires = "by")]
     pub top: Option<usize>,
+    /// Write the report as a page that opens in any browser, offline; with --each, profiles side by side
+    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["by", "format"])]
+    pub html: Option<PathBuf>,
     #[command(flatten)]
     pub output: Output,
 }
@@ -203,7 +208,7 @@ impl From<ByArgument> for By {
 }
 
 /// Which caches are asked about, and which references.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Hierarchy {
     /// A level, nearest first: NAME=SIZE:WAYS[:LINE][:private|shared][:hashed][:exclusive], such as L1=32K:8
     #[arg(long = "cache", value_name = "CACHE", conflicts_with = "machine")]

@@ -108,6 +108,14 @@ fn user_presets() -> Option<PathBuf> {
     Some(folder.join("bf/presets.toml"))
 }
 
+/// Every preset, by name, under the label that [`resolve`] would give it.
+pub fn all() -> Result<Vec<Hierarchy>, Failure> {
+    let hierarchy = |(name, preset): (&String, &machine::Preset)| {
+        Ok(Hierarchy { caches: caches_of(name, preset)?, label: format!("{name}: {}", preset.cpu) })
+    };
+    presets()?.iter().map(hierarchy).collect()
+}
+
 /// A machine in the list.
 #[derive(Debug, Serialize)]
 struct Listed {

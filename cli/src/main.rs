@@ -21,12 +21,14 @@ mod machine;
 mod measure;
 mod merge;
 mod output;
+mod page;
 mod patterns;
 mod plot;
 mod query;
 mod replay;
 mod report;
 mod run;
+mod serve;
 mod sharing;
 mod sweep;
 mod topology;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Sharing(arguments) => sharing::command(&arguments),
         Command::Sweep(arguments) => sweep::command(&arguments),
         Command::Compare(arguments) => compare::command(&arguments),
+        Command::Serve(arguments) => serve::command(&arguments),
         Command::Merge(arguments) => merge::command(&arguments),
         Command::Replay(arguments) => replay::command(&arguments),
         Command::Trace(arguments) => trace::command(&arguments),

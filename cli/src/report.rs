@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     output::{counted, number, percent, print, row},
-    patterns, query,
+    page, patterns, query,
 };
 use bf_postproc::{
     Answer, Query,
@@ -27,7 +27,7 @@ const MOST_LINES: usize = 12;
 
 /// Everything a report says.
 #[derive(Debug, Serialize)]
-struct Report {
+pub struct Report {
     schema: &'static str,
     profiles: Vec<String>,
     processes: Vec<ProcessReport>,
@@ -96,6 +96,9 @@ impl Report {
 
 /// Reports on every profile.
 pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
+    if let Some(html) = &arguments.html {
+        return page::write(arguments, html);
+    }
     if let Some(by) = arguments.by {
         return by::command(arguments, by.into());
     }
@@ -110,7 +113,8 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
     print(arguments.output.format, &reports, arguments.input.each, text, rows)
 }
 
-fn report(loaded: &Loaded, asked: &Hierarchy) -> Result<Report, Failure> {
+/// What is known of profiles, against the caches asked about.
+pub fn report(loaded: &Loaded, asked: &Hierarchy) -> Result<Report, Failure> {
     let (caches, label) = query::hierarchy(asked, loaded)?;
     // A hierarchy that the profile was not recorded for is no reason to keep the rest back.
     let (caches, refused) = answerable(&loaded.profile, &caches);

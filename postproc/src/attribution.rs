@@ -11,7 +11,7 @@ use crate::{
     stack::Level,
 };
 use bf_profile::{ItemLines, LineData, ObjectKind, Owner, Places, Process, Profile, objects::Object};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What is attributed to one place.
@@ -215,7 +215,7 @@ fn apportion(values: &mut [&mut u64], total: u64) {
 }
 
 /// What rows stand for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
     /// Functions as they were compiled: what was inlined into one is part of it.

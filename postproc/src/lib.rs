@@ -18,6 +18,7 @@ pub mod hashed;
 pub mod machine;
 pub mod patterns;
 pub mod query;
+#[cfg(not(target_family = "wasm"))]
 pub mod replay;
 pub mod reuse;
 pub mod sampled;

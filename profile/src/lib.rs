@@ -18,6 +18,7 @@ mod golden;
 mod merge;
 pub mod model;
 pub mod objects;
+mod packing;
 mod patterns;
 pub mod places;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 
 use crate::error::{Damage, Error, Place, foreign};
+use crate::packing::{Packer, Unpacker, most_packed};
 
 /// Longest contents of a section, uncompressed. A reader allocates no more than this on a file's word.
 pub(crate) const MAX_RAW: u64 = 64 << 20;
@@ -163,7 +164,7 @@ impl Header {
 
     /// Refuses lengths that no writer produces, before anything is allocated for them.
     pub(crate) fn check_lengths(&self) -> Result<(), Damage> {
-        let worst = zstd::zstd_safe::compress_bound(self.raw.min(MAX_RAW) as usize) as u64;
+        let worst = most_packed(self.raw.min(MAX_RAW) as usize) as u64;
         if self.raw > MAX_RAW || self.stored > worst || (self.raw == 0) != (self.stored == 0) {
             return Err(Damage::Length { raw: self.raw, stored: self.stored });
         }
@@ -180,7 +181,7 @@ pub(crate) fn find_header(bytes: &[u8]) -> Option<(usize, Header)> {
 /// Writes sections one after the other. Keeps one compressor and one buffer for all of them.
 pub(crate) struct SectionWriter<W> {
     to: W,
-    compressor: zstd::bulk::Compressor<'static>,
+    packer: Packer,
     packed: Vec<u8>,
     sections: u32,
 }
@@ -189,7 +190,7 @@ impl<W: Write> SectionWriter<W> {
     /// Writes the file header.
     pub(crate) fn new(mut to: W, format: &Format, level: i32) -> Result<Self, Error> {
         to.write_all(&format.header())?;
-        Ok(Self { to, compressor: zstd::bulk::Compressor::new(level)?, packed: Vec::new(), sections: 0 })
+        Ok(Self { to, packer: Packer::new(level)?, packed: Vec::new(), sections: 0 })
     }
 
     /// Writes one section; kind, version, process and part are taken from `header`.
@@ -200,8 +201,7 @@ impl<W: Write> SectionWriter<W> {
         }
         self.packed.clear();
         if !raw.is_empty() {
-            self.packed.reserve(zstd::zstd_safe::compress_bound(raw.len()));
-            self.compressor.compress_to_buffer(raw, &mut self.packed)?;
+            self.packer.pack(raw, &mut self.packed)?;
         }
         let stored = self.packed.len() as u64;
         let header = Header { raw: bytes, stored, crc: crc32fast::hash(&self.packed), ..header };
@@ -232,7 +232,7 @@ impl<W: Write> SectionWriter<W> {
 /// Reads sections one after the other, checking lengths and checksums.
 pub(crate) struct SectionReader<R> {
     from: R,
-    decompressor: zstd::bulk::Decompressor<'static>,
+    unpacker: Unpacker,
     sections: u32,
 }
 
@@ -242,7 +242,7 @@ impl<R: Read> SectionReader<R> {
         let mut begin = [0; FILE_HEADER];
         let read = read_most(&mut from, &mut begin)?;
         format.check(&begin[..read])?;
-        Ok(Self { from, decompressor: zstd::bulk::Decompressor::new()?, sections: 0 })
+        Ok(Self { from, unpacker: Unpacker::new()?, sections: 0 })
     }
 
     /// The next section, with its contents as they are in the file. At the end mark its counts are checked and nothing
@@ -285,7 +285,7 @@ impl<R: Read> SectionReader<R> {
 
     /// Contents of a section.
     pub(crate) fn unpack(&mut self, section: &Section) -> Result<Vec<u8>, Error> {
-        section.unpack(&mut self.decompressor)
+        section.unpack(&mut self.unpacker)
     }
 }
 
@@ -310,12 +310,12 @@ impl Section {
     }
 
     /// Decompresses the contents; lengths must have been checked.
-    pub(crate) fn unpack(&self, decompressor: &mut zstd::bulk::Decompressor<'_>) -> Result<Vec<u8>, Error> {
+    pub(crate) fn unpack(&self, unpacker: &mut Unpacker) -> Result<Vec<u8>, Error> {
         if self.stored.is_empty() {
             return Ok(Vec::new());
         }
-        let raw = decompressor
-            .decompress(&self.stored, self.header.raw as usize)
+        let raw = unpacker
+            .unpack(&self.stored, self.header.raw as usize)
             .map_err(|error| self.corrupt(Damage::Compression(error.to_string())))?;
         if raw.len() as u64 != self.header.raw {
             return Err(self.corrupt(Damage::Length { raw: raw.len() as u64, stored: self.header.stored }));

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accuracy;
+pub mod browser;
 pub mod cached;
 pub mod cases;
 pub mod coherent;

@@ -13,7 +13,9 @@ type Package = (&'static str, &'static str);
 /// To build, and to run the demonstration.
 const BUILD: &[Package] = &[
     ("binutils", "/usr/bin/objcopy"),
+    ("ca-certificates", "/etc/ssl/certs/ca-certificates.crt"),
     ("clang-22", "/usr/bin/clang-22"),
+    ("curl", "/usr/bin/curl"),
     ("g++", "/usr/bin/g++"),
     ("libc6-dev", "/usr/include/stdio.h"),
     ("llvm-22", "/usr/bin/llvm-ar-22"),
@@ -34,6 +36,7 @@ const TEST: &[Package] = &[
     ("autoconf", "/usr/bin/autoconf"),
     ("automake", "/usr/bin/automake"),
     ("ccache", "/usr/bin/ccache"),
+    ("chromium", "/usr/bin/chromium"),
     ("cmake", "/usr/bin/cmake"),
     ("dpkg-dev", "/usr/bin/dpkg-source"),
     ("flang-22", "/usr/bin/flang-22"),
@@ -109,6 +112,22 @@ pub fn ensure_rust(workspace: &Workspace, components: &[(&str, &str)]) -> Result
         }
     }
     Ok(())
+}
+
+/// Adds the Rust library for `target` where it is missing.
+///
+/// # Errors
+///
+/// It is missing and there is no `rustup`, or it fails.
+pub fn ensure_rust_target(workspace: &Workspace, target: &str) -> Result<()> {
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let found = rustc.args(["--print", "target-libdir", "--target", target]).current_dir(&workspace.root).output()?;
+    if Path::new(String::from_utf8_lossy(&found.stdout).trim()).is_dir() {
+        return Ok(());
+    }
+    let mut rustup = Command::new("rustup");
+    rustup.args(["target", "add", target]).current_dir(&workspace.root);
+    workspace::run(&mut rustup).with_context(|| format!("the Rust library for {target} is missing and cannot be added"))
 }
 
 /// Whether the second LLVM is there to build a pass for.

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use fs_err as fs;
 
 use crate::deps::{self, Need};
-use crate::runtime_object;
+use crate::{page, runtime_object};
 use xtask::workspace::{self, Workspace};
 
 /// Arguments of `install`.
@@ -51,6 +51,13 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     tree.put(&object, "lib/bf/bf_rt.o")?;
     tree.put(&workspace.root.join("runtime/include/bf.h"), "include/bf.h")?;
     tree.put(&workspace.root.join("wrappers/cmake/bf-toolchain.cmake"), "share/cmake/bf-toolchain.cmake")?;
+    match page::files(workspace) {
+        Ok(files) => {
+            files.iter().try_for_each(|(name, data)| tree.write(&format!("share/bf/page/{name}"), data, 0o644))?
+        }
+        // All else works without it, and `bf report --html` says what is missing.
+        Err(error) => eprintln!("xtask: the report page is left out: {error:#}"),
+    }
     documentation(workspace, &tree)
 }
 

@@ -9,6 +9,7 @@ mod demo;
 mod deps;
 mod dist;
 mod install;
+mod page;
 mod runtime_object;
 mod test;
 mod tsan;

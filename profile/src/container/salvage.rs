@@ -7,6 +7,7 @@ use super::assemble::{Assembly, Parts};
 use crate::error::{Damage, Error, Place};
 use crate::merge::merge;
 use crate::model::{Process, Profile};
+use crate::packing::Unpacker;
 use crate::patterns::Patterns;
 use crate::section::{FILE_HEADER, Format, Header, Kind, SECTION_HEADER, Section, find_header};
 use crate::wire::Head;
@@ -34,7 +35,7 @@ pub(super) fn salvage(bytes: &[u8]) -> Result<(Profile, Vec<String>), Error> {
     let mut scan =
         Scan { bytes, offset: FILE_HEADER.min(bytes.len()), number: 0, tail_lost: bytes.len() < FILE_HEADER };
     let mut assembly = Assembly::default();
-    let mut decompressor = zstd::bulk::Decompressor::new()?;
+    let mut unpacker = Unpacker::new()?;
     let mut ended = false;
     while let Some(found) = scan.next(&mut lost) {
         ended = found.header.kind == Kind::End as u16;
@@ -42,7 +43,7 @@ pub(super) fn salvage(bytes: &[u8]) -> Result<(Profile, Vec<String>), Error> {
             end(&found, &scan, &assembly, &mut lost);
             break;
         }
-        let taken = found.check().and_then(|()| found.unpack(&mut decompressor));
+        let taken = found.check().and_then(|()| found.unpack(&mut unpacker));
         if let Err(error) = taken.and_then(|raw| assembly.add(&found, &raw)) {
             lost.push(error.to_string());
         }

@@ -18,6 +18,7 @@ use super::write::ProcessWriter;
 use crate::error::{Damage, Error, Place};
 use crate::merge::{later, unlike, written};
 use crate::model::{Process, Profile, Sampling};
+use crate::packing::Unpacker;
 use crate::section::{FILE_HEADER, Format, Header, Kind, SECTION_HEADER, Section, SectionReader};
 use crate::validate::Invalid;
 use crate::wire::{Head, Part as _, Sampled};
@@ -178,7 +179,7 @@ impl Union {
         }
         let mut file = BufReader::new(File::open(path)?);
         let mut assembly = Assembly::default();
-        let mut decompressor = zstd::bulk::Decompressor::new()?;
+        let mut unpacker = Unpacker::new()?;
         for &(offset, section) in &found.sections {
             file.seek(SeekFrom::Start(offset))?;
             let mut bytes = [0; SECTION_HEADER];
@@ -191,7 +192,7 @@ impl Union {
             file.by_ref().take(header.stored).read_to_end(&mut stored)?;
             let section = Section { number: section, header, stored };
             section.check()?;
-            assembly.add(&section, &section.unpack(&mut decompressor)?)?;
+            assembly.add(&section, &section.unpack(&mut unpacker)?)?;
         }
         let process = assembly.parts.remove(&number).map(super::assemble::Parts::into_process).ok_or_else(gone)?;
         let profile = Profile { processes: vec![process] };

@@ -1,0 +1,199 @@
+//! The report as a page: one file with the profiles, the engine that answers in the browser, and all that draws.
+
+mod assets;
+mod excerpts;
+
+pub use assets::{Assets, escape};
+
+use crate::{
+    args::{Hierarchy, ReportArguments},
+    failure::Failure,
+    input::{self, Loaded},
+    machine,
+    output::{counted, remark},
+    query,
+    report::{self, Report},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use bf_postproc::{
+    Cache, Scope,
+    compare::{self, Comparison, Side},
+    query::answerable,
+    size,
+};
+use bf_profile::{Counters, Patterns, Places, Profile};
+use excerpts::Source;
+use serde::Serialize;
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::Path,
+};
+
+/// Figures by place beyond this many bytes, as they are in a file, are left out of the page.
+const MOST_BY_PLACE: usize = 8 << 20;
+
+/// What the page's script reads.
+#[derive(Debug, Serialize)]
+struct Data<'a> {
+    schema: &'static str,
+    version: &'static str,
+    licences: &'a str,
+    profiles: Vec<PageProfile>,
+    presets: Vec<Machine>,
+    /// How alike two profiles are; none for any other number.
+    comparison: Option<Comparison>,
+    /// Where to ask whether the profiles have changed, and what is answered as long as they have not.
+    watch: Option<&'a Watch>,
+}
+
+/// Where a served page asks whether it is still true.
+#[derive(Clone, Debug, Serialize)]
+pub struct Watch {
+    /// Address, relative to the page.
+    pub address: String,
+    /// What it answers now.
+    pub stamp: String,
+}
+
+/// A profile in the page.
+#[derive(Debug, Serialize)]
+struct PageProfile {
+    paths: Vec<String>,
+    /// The file, in base64, without what the page never asks.
+    bytes: String,
+    report: Report,
+    /// The hierarchy that the page begins with.
+    hierarchies: Vec<Machine>,
+    remarks: Vec<String>,
+    sources: Vec<Source>,
+}
+
+/// A hierarchy.
+#[derive(Debug, Serialize)]
+struct Machine {
+    label: String,
+    levels: Vec<Level>,
+}
+
+/// One of its levels.
+#[derive(Debug, Serialize)]
+struct Level {
+    name: String,
+    size_bytes: u64,
+    /// A number or `full`.
+    ways: String,
+    line_bytes: Option<u32>,
+    scope: Scope,
+    hashed: bool,
+    exclusive: bool,
+}
+
+impl Machine {
+    fn new(label: String, caches: &[Cache]) -> Self {
+        let level = |cache: &Cache| Level {
+            name: cache.name.clone(),
+            size_bytes: cache.size,
+            ways: cache.ways.to_string(),
+            line_bytes: cache.line,
+            scope: cache.scope,
+            hashed: cache.hashed,
+            exclusive: cache.exclusive,
+        };
+        Self { label, levels: caches.iter().map(level).collect() }
+    }
+}
+
+/// `bf report --html`
+pub fn write(arguments: &ReportArguments, path: &Path) -> Result<(), Failure> {
+    let assets = Assets::find()?;
+    let loaded = input::load(&arguments.input)?;
+    let html = page(&assets, &loaded, &arguments.hierarchy, None)?;
+    fs::write(path, &html).map_err(|error| Failure::file("write", path, error))?;
+    writeln!(
+        io::stdout(),
+        "{}: {}, {}; it opens in any browser, offline",
+        path.display(),
+        counted(loaded.len() as u64, "profile"),
+        size::human(html.len() as u64)
+    )?;
+    Ok(())
+}
+
+/// The page about these profiles, side by side if they are several.
+pub fn page(assets: &Assets, loaded: &[Loaded], asked: &Hierarchy, watch: Option<&Watch>) -> Result<String, Failure> {
+    let profiles = loaded.iter().map(|loaded| profile(loaded, asked)).collect::<Result<_, _>>()?;
+    let presets = machine::all()?.into_iter().map(|preset| Machine::new(preset.label, &preset.caches)).collect();
+    let data = Data {
+        schema: "bf.page/1",
+        version: env!("CARGO_PKG_VERSION"),
+        licences: &assets.licences,
+        profiles,
+        presets,
+        comparison: comparison(loaded, asked)?,
+        watch,
+    };
+    let titles: Vec<_> = loaded.iter().map(Loaded::title).collect();
+    assets.render(&titles.join(", "), &serde_json::to_string(&data)?)
+}
+
+/// What `bf compare` says to two profiles. What cannot be compared can still be shown side by side.
+fn comparison(loaded: &[Loaded], asked: &Hierarchy) -> Result<Option<Comparison>, Failure> {
+    let [a, b] = loaded else { return Ok(None) };
+    let (levels, machine) = query::hierarchy(asked, b)?;
+    let question = compare::Question { tags: asked.tags.clone(), line_bytes: None, levels, machine };
+    let [first, second] = [a, b].map(|side| Side { profiles: side.names(), profile: &side.profile });
+    let found = compare::compare(&first, &second, &question);
+    Ok(found.inspect_err(|error| remark(&format!("the page holds no comparison: {error}"))).ok())
+}
+
+fn profile(loaded: &Loaded, asked: &Hierarchy) -> Result<PageProfile, Failure> {
+    let (caches, label) = query::hierarchy(asked, loaded)?;
+    let (caches, _) = answerable(&loaded.profile, &caches);
+    let mut remarks = Vec::new();
+    let sources = excerpts::sources(&loaded.profile, &caches, &mut remarks);
+    let bytes = encoded(&loaded.profile, &mut remarks)
+        .map_err(|error| Failure::Failed(format!("failed to put {} into a page: {error}", loaded.title())))?;
+    remarks.iter().for_each(|line| remark(&format!("{}: {line}", loaded.title())));
+    Ok(PageProfile {
+        paths: loaded.names(),
+        bytes: BASE64.encode(bytes),
+        report: report::report(loaded, asked)?,
+        hierarchies: vec![Machine::new(label.unwrap_or_else(|| "the caches asked for".to_owned()), &caches)],
+        remarks,
+        sources,
+    })
+}
+
+/// The profile as a file, without what the page never asks, or would be too large with.
+fn encoded(profile: &Profile, remarks: &mut Vec<String>) -> Result<Vec<u8>, bf_profile::Error> {
+    let mut kept = profile.clone();
+    for process in &mut kept.processes {
+        process.sharing.clear();
+        process.counters = Counters::default();
+        process.patterns = Patterns::default();
+    }
+    let write = |profile: &Profile| {
+        let mut bytes = Vec::new();
+        bf_profile::write(profile, &mut bytes).map(|()| bytes)
+    };
+    let all = write(&kept)?;
+    if kept.processes.iter().all(|process| process.items.is_empty()) {
+        return Ok(all);
+    }
+    for process in &mut kept.processes {
+        process.items.clear();
+        process.places = Places::default();
+    }
+    let without = write(&kept)?;
+    let by_place = all.len() - without.len();
+    if by_place <= MOST_BY_PLACE {
+        return Ok(all);
+    }
+    remarks.push(format!(
+        "figures by place are left out of the page: they take {}, and the bound is {}; bf report --by has them",
+        size::human(by_place as u64),
+        size::human(MOST_BY_PLACE as u64)
+    ));
+    Ok(without)
+}

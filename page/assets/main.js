@@ -1,0 +1,142 @@
+// Puts the page together: reads the data, starts the engine, builds the sections.
+
+/** A fact about a run; nothing for none. */
+const fact = (title, content) => (content === null || (content.textContent ?? content) === '' ? []
+  : [el('div', null, el('dt', null, title), el('dd', null, content))]);
+
+/** How a process ended, in words. */
+function ending({ end, signal, elapsed_ns: elapsed }) {
+  const after = `after ${(elapsed / 1e9).toFixed(2)} s`;
+  return {
+    exit: `exit ${after}`, replay: 'replayed from a trace', signal: `killed by signal ${signal} ${after}`,
+    quick_exit: `_exit or quick_exit ${after}`, exec: `replaced by another program ${after}`,
+    checkpoint: `unknown: this is a checkpoint, written ${after}`,
+  }[end] ?? end;
+}
+
+/** The facts about one profile. */
+function facts(profile) {
+  const { processes } = profile.report;
+  const [first] = processes;
+  const sum = (key) => processes.reduce((total, process) => total + process[key], 0);
+  const sampled = processes.find((process) => process.sampled);
+  const unseen = processes.flatMap((process) => process.uninstrumented).slice(0, 6).map(({ name: called, calls }) => `${called} ${number(calls)}`).join(', ');
+  const calls = sum('uninstrumented_calls');
+  return el('dl', { class: 'facts' },
+    fact('command', name(first.command.join(' '))),
+    fact('file', name(profile.paths.join(', '))),
+    fact('processes', processes.length > 1 ? number(processes.length) : null),
+    fact('machine', name([first.cpu, first.host].filter((text) => text).join(', on '))),
+    fact('ended', processes.length > 1 ? null : ending(first)),
+    fact('recorded', `${number(sum('accesses'))} accesses by ${number(sum('threads'))} ${sum('threads') === 1 ? 'thread' : 'threads'}, in lines of ${profile.line_sizes.join(', ')} bytes`),
+    fact('sampled', sampled ? `one line in ${Math.round(1 / sampled.sampled)} was followed: figures are estimates with intervals` : null),
+    fact('dropped', sum('dropped') > 0 ? `${number(sum('dropped'))} accesses: the figures are too low` : null),
+    fact('not seen', calls > 0 ? name(`${number(calls)} calls into code not compiled with bf-clang: ${unseen}`) : null),
+    fact('addresses', processes.some((process) => process.aslr) ? 'randomised: set-associative figures differ a little from run to run' : null));
+}
+
+/** What the runtime and the command remarked about a profile. */
+function remarks(profile) {
+  const lines = [...profile.remarks, ...(profile.report.refused ?? []), ...profile.report.processes.flatMap((process) => process.log)];
+  return lines.length > 0 ? el('ul', { class: 'notes' }, lines.slice(0, 20).map((line) => el('li', null, name(line))),
+    lines.length > 20 ? el('li', null, `and ${lines.length - 20} more`) : null) : null;
+}
+
+/** The section that says what ran. */
+function overview() {
+  const runs = state.profiles.map((profile) => el('div', { class: 'run' },
+    state.profiles.length > 1 ? el('h3', null, name(profile.label)) : null, facts(profile), remarks(profile)));
+  return el('section', { id: 'overview', 'aria-labelledby': 'overview-h' }, el('h2', { id: 'overview-h' }, 'Overview'), runs);
+}
+
+/** The largest figures of a profile, in the head of the page. */
+function headline(profile) {
+  let levels = [];
+  try {
+    levels = askQuery(profile).levels;
+  } catch {
+    // The sections say why; a head without figures is still a head.
+  }
+  const accesses = profile.report.processes.reduce((total, process) => total + process.accesses, 0);
+  const tile = (value, title) => el('div', { class: 'tile' }, el('strong', null, value), el('span', null, title));
+  return el('div', { class: 'tiles' },
+    state.profiles.length > 1 ? tile(name(profile.short), 'profile') : null,
+    tile(number(accesses), 'accesses'),
+    levels.map((level) => tile(percent(level.global_miss_ratio), [`of references miss ${level.name} (`, bytes(level.size_bytes), ')'])));
+}
+
+/** Labels that tell profiles apart: the program's name, and the file's where programs are the same. */
+function label(profiles) {
+  const base = (path) => path.split('/').at(-1);
+  const programs = profiles.map((profile) => base(profile.report.processes[0]?.executable || profile.paths[0]));
+  const same = new Set(programs).size < programs.length;
+  profiles.forEach((profile, at) => {
+    profile.short = same && profiles.length > 1 ? base(profile.paths[0]) : programs[at];
+    profile.label = profiles.length > 1 ? `${programs[at]} (${profile.paths.join(', ')})` : programs[at];
+  });
+}
+
+/** Everything the page says about itself, at its end. */
+function about() {
+  return [
+    el('p', null, `Written by bf ${state.data.version}. This page is one file and asks nothing of any network. Hierarchies are answered by the code of bf query, compiled to WebAssembly; every figure is defined in bf's docs/model.md.`),
+    el('details', null, el('summary', null, 'Licences of what is in this page'), el('pre', null, state.data.licences)),
+  ];
+}
+
+/** Looks from time to time whether the profiles have changed, where a server is there to ask. */
+function watch() {
+  if (!state.data.watch) return;
+  const note = el('p', { class: 'changed', role: 'status', hidden: true }, 'The profile has changed. ', el('button', { type: 'button', click: () => location.reload() }, 'Read it again'));
+  document.getElementById('main').prepend(note);
+  const look = async () => {
+    const answer = await fetch(state.data.watch.address, { cache: 'no-store' }).catch(() => null);
+    if (answer?.ok) note.hidden = (await answer.text()) === state.data.watch.stamp;
+    setTimeout(look, 3000);
+  };
+  look();
+}
+
+async function main() {
+  state.data = JSON.parse(document.getElementById('data').textContent);
+  state.engine = await Engine.start(decode(document.getElementById('engine').textContent));
+  state.profiles = state.data.profiles.map((profile) => {
+    const known = state.engine.load(decode(profile.bytes));
+    const number = known.profile;
+    let curve = { curve: [], knees: [] };
+    try {
+      curve = state.engine.ask({ ask: 'curve', profile: number });
+    } catch {
+      // A profile without stacks has no curve; the query says why.
+    }
+    return { ...profile, bytes: null, ...known, number, curve };
+  });
+  label(state.profiles);
+  const [own] = state.profiles.flatMap((profile) => profile.hierarchies ?? []);
+  state.levels = own.levels.map(fromData);
+  state.origin = own.label;
+
+  const several = state.profiles.length > 1;
+  document.getElementById('head').replaceChildren(
+    el('p', { class: 'kicker' }, several ? 'Data movement of several runs' : 'Data movement'),
+    el('h1', null, state.profiles.flatMap((profile, at) => [at > 0 ? ' and ' : '', name(profile.short)])),
+    ...state.profiles.map(headline),
+    el('p', { class: 'origin' }, name(own.label)));
+  const sections = [overview(), comparison(), whatIf(), curves(), workingSets(), heat(), places(), byTag()].filter((section) => section !== null);
+  document.getElementById('nav').replaceChildren(el('ul', null, sections.map((section) =>
+    el('li', null, el('a', { href: `#${section.id}` }, section.querySelector('h2').textContent)))));
+  document.getElementById('main').replaceChildren(...sections);
+  document.getElementById('foot').replaceChildren(...about());
+  showLevels();
+  state.quick.forEach((listen) => listen());
+  state.slow.forEach((listen) => listen());
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawAll);
+  new ResizeObserver(redrawAll).observe(document.getElementById('main'));
+  watch();
+  document.documentElement.dataset.ready = 'true';
+}
+
+main().catch((error) => {
+  document.getElementById('main').replaceChildren(el('p', { class: 'refusal', role: 'alert' }, `This report could not be shown: ${error.message}`));
+  document.documentElement.dataset.ready = 'failed';
+});
