@@ -86,9 +86,15 @@ fn misses(profile: &Profile, size: u64, line: u32, by: By) -> Result<(u64, Resul
     let question = Query { levels: vec![cache], ..Query::default() };
     match attribute(profile, &question) {
         Ok(found) => {
+            let misses = found.answer.levels[0].misses;
+            if let Some(process) = found.without_objects().filter(|_| by == By::Object) {
+                let name = &process.meta.executable;
+                let why = format!("the profile of {name} was recorded without objects; compile with -bf-data-structs");
+                return Ok((misses, Err(why)));
+            }
             let rows = found.by(by).into_iter();
             let rows = rows.map(|(key, figures)| (key, figures.levels.iter().flat_map(|level| level.misses).sum()));
-            Ok((found.answer.levels[0].misses, Ok(rows.collect())))
+            Ok((misses, Ok(rows.collect())))
         }
         Err(error @ QueryError::NotByPlace(_)) => {
             Ok((crate::query(profile, &question)?.levels[0].misses, Err(error.to_string())))
