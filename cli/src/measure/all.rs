@@ -21,21 +21,21 @@ use std::fs;
 /// A part of it all.
 struct Part {
     name: &'static str,
-    /// Seconds that it took on a virtual machine with two CPUs: where the bar stands.
-    seconds: f64,
+    /// A guess at its part of the time: where the bar stands.
+    weight: f64,
     measure: fn(&Session, &mut Document, &AllArguments) -> Result<(), Failure>,
 }
 
 const PARTS: [Part; 9] = [
-    Part { name: "latency", seconds: 15.0, measure: latency },
-    Part { name: "bandwidth", seconds: 25.0, measure: bandwidth },
-    Part { name: "coherence", seconds: 8.0, measure: coherence },
-    Part { name: "core to core", seconds: 1.0, measure: core_to_core },
-    Part { name: "numa", seconds: 1.0, measure: numa },
-    Part { name: "loaded latency", seconds: 8.0, measure: loaded_latency },
-    Part { name: "tlb", seconds: 20.0, measure: tlb },
-    Part { name: "throughput", seconds: 2.0, measure: throughput },
-    Part { name: "counters", seconds: 5.0, measure: counters },
+    Part { name: "latency", weight: 15.0, measure: latency },
+    Part { name: "bandwidth", weight: 25.0, measure: bandwidth },
+    Part { name: "coherence", weight: 8.0, measure: coherence },
+    Part { name: "core to core", weight: 1.0, measure: core_to_core },
+    Part { name: "numa", weight: 1.0, measure: numa },
+    Part { name: "loaded latency", weight: 8.0, measure: loaded_latency },
+    Part { name: "tlb", weight: 20.0, measure: tlb },
+    Part { name: "throughput", weight: 2.0, measure: throughput },
+    Part { name: "counters", weight: 5.0, measure: counters },
 ];
 
 /// Measures everything; what this machine lacks becomes a sentence of the document.
@@ -43,15 +43,15 @@ pub fn measure(arguments: &AllArguments) -> Result<Document, Failure> {
     let (mut session, mut document) = begin(&arguments.measuring)?;
     let bar = Bar::new(PARTS[0].name);
     session.progress = bar.progress();
-    let all: f64 = PARTS.iter().map(|part| part.seconds).sum();
+    let all: f64 = PARTS.iter().map(|part| part.weight).sum();
     let mut done = 0.0;
-    for Part { name, seconds, measure } in PARTS {
+    for Part { name, weight, measure } in PARTS {
         bar.name(name);
         document.placement.extend(placement::look(&session, name)?);
-        let span = done / all..(done + seconds) / all;
+        let span = done / all..(done + weight) / all;
         session.progress.within(span, || measure(&session, &mut document, arguments))?;
         session.learn(&document.steps);
-        done += seconds;
+        done += weight;
     }
     document.placement.extend(placement::look(&session, "end")?);
     distrust(&mut document);
