@@ -5,7 +5,7 @@ use crate::{
     change,
     failure::Failure,
     input::{self, Loaded},
-    output::{counted, number, percent, print, row, table},
+    output::{counted, number, percent, print, row, shortened, table},
     query,
 };
 use bf_postproc::{
@@ -112,13 +112,15 @@ fn hanging(title: &str, text: &str) -> String {
     let indent = title.chars().count();
     let mut lines = vec![title.to_owned()];
     let mut begun = false;
-    for word in text.split(' ') {
+    // A number stays with its unit.
+    for word in text.replace(" %", "\u{a0}%").split(' ') {
+        let word = word.replace('\u{a0}', " ");
         let last = lines.last_mut().expect("there is one");
         if begun && last.chars().count() + 1 + word.chars().count() > COLUMNS {
-            lines.push(" ".repeat(indent) + word);
+            lines.push(" ".repeat(indent) + &word);
         } else {
             last.push_str(if begun { " " } else { "" });
-            last.push_str(word);
+            last.push_str(&word);
         }
         begun = true;
     }
@@ -214,7 +216,7 @@ fn parts(what: &str, parts: &Parts) -> String {
     let line = |part: &Part| {
         let name = if part.name.is_empty() { "(none)" } else { &part.name };
         let alike = part.alike.map_or_else(|| "-".to_owned(), |alike| format!("{alike:.2}"));
-        vec![name.to_owned(), percent(part.a_share), percent(part.b_share), alike]
+        vec![shortened(name), percent(part.a_share), percent(part.b_share), alike]
     };
     let header = [what, "of A", "of B", "miss ratios alike"].map(str::to_owned).to_vec();
     let rows = parts.parts.iter().take(MOST_PARTS).map(line).collect();

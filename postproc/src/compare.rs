@@ -341,10 +341,11 @@ fn common_line(profiles: [&Profile; 2], asked: Option<u32>) -> Result<u32, Compa
         Some(line) => both.contains(&line).then_some(line),
         None => both.iter().copied().find(|&line| line == DEFAULT_LINE).or_else(|| both.first().copied()),
     };
-    let list = |sizes: &[u32]| match sizes {
-        [] => "none".to_owned(),
-        sizes => sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
-    };
+    let named = SIDES.into_iter().zip([&a, &b]);
+    if let Some((name, _)) = named.into_iter().find(|(_, sizes)| sizes.is_empty()) {
+        return Err(CompareError::Nothing(name, ": nothing of its memory was recorded, as with -bf-counters-only"));
+    }
+    let list = |sizes: &[u32]| sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     found.ok_or_else(|| CompareError::Line { a: list(&a), b: list(&b) })
 }
 

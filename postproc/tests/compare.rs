@@ -113,7 +113,10 @@ fn sides_without_a_line_size_in_common() {
     assert_eq!(compare(&side(&other), &side(&other), &question).unwrap().line_bytes, 128);
     let empty = Profile::default();
     let error = compare(&side(&empty), &side(&plain), &Question::default()).unwrap_err();
-    assert_eq!(error.to_string(), "A holds line sizes none, B holds 64: record one with BF_LINE_SIZE as the other was");
+    assert_eq!(
+        error.to_string(),
+        "A holds no references: nothing of its memory was recorded, as with -bf-counters-only"
+    );
 }
 
 #[test]
@@ -166,6 +169,7 @@ fn a_sample_is_compared_as_far_as_it_tells() {
     let found = compared(&part, &all);
     assert!(found.a.sampled && !found.b.sampled);
     assert!(score(&found, "miss_ratio") > 0.95 && score(&found, "reuse_distance") > 0.9, "{:?}", found.aspects);
+    assert!(not_compared(&found, "associativity").starts_with("A is a sample"));
     assert!(found.curves[0].a_miss_ratio.is_none() && found.curves[0].b_miss_ratio == Some(1.0));
     assert!(found.matched[0].a_bytes >= 64 * 1024, "{:?}", found.matched[0]);
 }

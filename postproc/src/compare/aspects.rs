@@ -56,8 +56,9 @@ pub(super) fn reuse_distance(context: &Context<'_>) -> Outcome {
     // Along the side whose capacities are all different: no step counts twice.
     let larger = |pair: &Pair| if a.working_set > b.working_set { pair.a } else { pair.b };
     let moved: f64 = pairs.iter().map(|pair| pair.gap * doublings(larger(pair))).sum();
-    let (of_a, of_b) = (a.distances(), b.distances());
-    let unscaled = (kolmogorov_smirnov(&of_a, &of_b), earth_mover(&of_a, &of_b, doublings));
+    let least = a.least.max(b.least);
+    let (of_a, of_b) = (a.distances(least), b.distances(least));
+    let unscaled = (kolmogorov_smirnov(&of_a, &of_b), earth_mover(&of_a, &of_b, |cell| doublings(least + cell)));
     let why = format!(
         "Kolmogorov-Smirnov distance {}: at no matched capacity do more than {} of the re-references fall on the other \
          side of it; earth mover's distance {}: on average a re-reference is {} doublings of its distance away from where \
@@ -107,12 +108,14 @@ fn ratio(profile: &Profile, curve: &Locality, cache: Cache, tags: &[String]) -> 
 
 /// How alike the price of few ways is.
 pub(super) fn associativity(context: &Context<'_>) -> Outcome {
+    // Of a sample only larger caches are known, and the price differs with the size.
+    if let Some(side) = (0..2).find(|&side| context.curves[side].least > 0) {
+        return Err(format!("{} is a sample, which does not tell of small caches with few ways", SIDES[side]));
+    }
     let costs: Vec<_> =
         WAYS.into_iter().filter_map(|ways| Some((ways, [cost(context, 0, ways)?, cost(context, 1, ways)?]))).collect();
     let (Some((few, of_few)), Some((many, of_many))) = (costs.first(), costs.last()) else {
-        return Err(
-            "the working sets are too small for it to matter, or a sample does not tell of such caches".to_owned()
-        );
+        return Err("the working sets are too small for it to matter".to_owned());
     };
     let score = costs.iter().map(|(_, [a, b])| (-(a - b).abs()).exp2()).sum::<f64>() / costs.len() as f64;
     // Without the sign of a zero.

@@ -129,10 +129,12 @@ impl Locality {
         self.ratios.get(size).copied().unwrap_or(0.0)
     }
 
-    /// Which part of the re-references has a distance between each size and the one before.
-    pub fn distances(&self) -> Vec<f64> {
-        let before = [1.0].into_iter().chain(self.ratios.iter().copied());
-        before.zip(&self.ratios).map(|(before, after)| before - after).collect()
+    /// Which part of the re-references has a distance between each size from `least` on and the one before; the first has
+    /// all that are shorter.
+    pub fn distances(&self, least: usize) -> Vec<f64> {
+        let after = self.ratios.get(least..).unwrap_or(&[]);
+        let before = [1.0].into_iter().chain(after.iter().copied());
+        before.zip(after).map(|(before, after)| before - after).collect()
     }
 
     /// The ratios at neighbouring sizes: the least and the greatest that lie no more than one size away.
@@ -168,7 +170,8 @@ mod tests {
         let curve = Locality::of(&profile, 64, &[]).unwrap();
         assert_eq!((curve.references, curve.unavoidable, curve.working_set), (160, 16, 4));
         assert_eq!(curve.ratios[..5], [1.0, 1.0, 1.0, 1.0, 0.0]);
-        assert_eq!(curve.distances()[..6], [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
+        assert_eq!(curve.distances(0)[..6], [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
+        assert_eq!(curve.distances(3)[..2], [0.0, 1.0]);
         assert_eq!((curve.near(4), curve.near(0)), ((0.0, 1.0), (1.0, 1.0)));
     }
 

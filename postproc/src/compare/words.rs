@@ -9,7 +9,8 @@ pub(super) fn percent(part: f64) -> String {
         p if p >= 99.95 => format!("{p:.0} %"),
         p if p >= 10.0 => format!("{p:.1} %"),
         p if p >= 1.0 => format!("{p:.2} %"),
-        p if p > 0.0 => format!("{p:.3} %"),
+        p if p >= 0.001 => format!("{p:.3} %"),
+        p if p >= 0.000_005 => format!("{p:.5} %"),
         _ => "0 %".to_owned(),
     }
 }
@@ -29,8 +30,9 @@ pub(super) fn number(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
-        v if v >= 0.01 || v == 0.0 => format!("{v:.2}"),
-        v => format!("{v:.4}"),
+        v if v >= 0.01 => format!("{v:.2}"),
+        v if v >= 0.000_05 => format!("{v:.4}"),
+        _ => "0".to_owned(),
     }
 }
 
@@ -40,9 +42,9 @@ mod tests {
 
     #[test]
     fn three_digits() {
-        let shown = [1.0, 0.123_45, 0.012_345, 0.000_123, 0.0].map(percent);
-        assert_eq!(shown, ["100 %", "12.3 %", "1.23 %", "0.012 %", "0 %"]);
-        assert_eq!([0.0, 0.5, 12.34, 123.4, 0.001_23].map(number), ["0.00", "0.50", "12.3", "123", "0.0012"]);
+        let shown = [1.0, 0.123_45, 0.012_345, 0.000_123, 1e-6, 0.0].map(percent);
+        assert_eq!(shown, ["100 %", "12.3 %", "1.23 %", "0.012 %", "0.00010 %", "0 %"]);
+        assert_eq!([0.0, 0.5, 12.34, 123.4, 0.001_23].map(number), ["0", "0.50", "12.3", "123", "0.0012"]);
         assert_eq!(both(|side| ["x", "y"][side].to_owned()), "x in A, y in B");
     }
 }
