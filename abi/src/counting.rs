@@ -56,7 +56,7 @@ pub struct Counting {
     pub n_functions: u32,
     /// Bytes of `strings`.
     pub n_strings: u32,
-    /// [`Counting::ONLY`] or 0.
+    /// [`Counting::ONLY`] and [`Counting::EVERY_BLOCK`], or 0.
     pub flags: u32,
     /// Zero.
     pub reserved: u32,
@@ -65,6 +65,8 @@ pub struct Counting {
 impl Counting {
     /// Flag: the module records no accesses.
     pub const ONLY: u32 = 1;
+    /// Flag: what each block did is wanted.
+    pub const EVERY_BLOCK: u32 = 2;
 }
 
 /// One slot.

@@ -192,6 +192,7 @@ pub enum ByArgument {
     Line,
     /// Innermost loops
     Loop,
+<<<<<<< HEAD
     /// Variables, blocks by where they were allocated, stacks; for -bf-data-structs or BF_BY_OBJECT=1
     Object,
 }
@@ -203,6 +204,20 @@ impl From<ByArgument> for By {
             ByArgument::Line => Self::Line,
             ByArgument::Loop => Self::Loop,
             ByArgument::Object => Self::Object,
+=======
+    /// Counters of basic blocks; for programs compiled with -bf-every-bb
+    Block,
+}
+
+impl ByArgument {
+    /// What figures of caches are broken down by; `None` for what they are not.
+    pub const fn attributed(self) -> Option<By> {
+        match self {
+            Self::Function => Some(By::Function),
+            Self::Line => Some(By::Line),
+            Self::Loop => Some(By::Loop),
+            Self::Block => None,
+>>>>>>> 5359409 (Counters by basic block)
         }
     }
 }

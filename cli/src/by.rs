@@ -143,7 +143,7 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
 }
 
 /// The figure to sort by: the one asked for, which must be there, or the usual one.
-fn figure(arguments: &ReportArguments, usual: String, totals: &Named) -> Result<String, Failure> {
+pub fn figure(arguments: &ReportArguments, usual: String, totals: &Named) -> Result<String, Failure> {
     let sort = arguments.sort.clone().unwrap_or(usual);
     if totals.0.iter().any(|(name, _)| *name == sort) {
         return Ok(sort);

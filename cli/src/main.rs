@@ -7,6 +7,7 @@
 
 mod annotate;
 mod args;
+mod blocks;
 mod by;
 mod change;
 mod columns;

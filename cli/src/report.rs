@@ -2,7 +2,7 @@
 
 use crate::{
     args::{Hierarchy, ReportArguments},
-    by, counters,
+    blocks, by, counters,
     failure::Failure,
     input::{self, Loaded},
     output::{counted, number, percent, print, row},
@@ -100,7 +100,7 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
         return page::write(arguments, html);
     }
     if let Some(by) = arguments.by {
-        return by::command(arguments, by.into());
+        return by.attributed().map_or_else(|| blocks::command(arguments), |by| by::command(arguments, by));
     }
     let mut reports = Vec::new();
     for loaded in input::load(&arguments.input)? {

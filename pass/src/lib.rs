@@ -133,7 +133,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     }
     let mut tables = tables::Tables::new(module, analyses);
     let emitter = emit::Emitter::new(module, module.builder());
-    let new_counter = || count::Counter::new(module, analyses, builder.mark_kind(), &emitter, options.extra);
+    let new_counter = || count::Counter::new(module, analyses, builder.mark_kind(), &emitter, options);
     let mut counter = (!options.no_counters).then(new_counter);
     for function in &functions {
         // All plans are made before anything is changed.
@@ -157,7 +157,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     visible_names(module, &functions).into_iter().for_each(|name| tables.add_function(name));
     tables.finish(options, &builder);
     if let Some(counter) = counter {
-        counter.finish(options.counters_only, &builder);
+        counter.finish(options, &builder);
     }
     counts
 }

@@ -1,6 +1,11 @@
 //! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
+<<<<<<< HEAD
 //! `-bf-by-func`, `-bf-data-structs`, `-bf-unique-bytes`, `-bf-mem-footprint`, `-bf-strides`, `-bf-reuse-dist`,
 //! `-bf-counters-only`, `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`,
+=======
+//! `-bf-by-func`, `-bf-unique-bytes`, `-bf-mem-footprint`, `-bf-strides`, `-bf-reuse-dist`, `-bf-counters-only`,
+//! `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`, `-bf-every-bb`,
+>>>>>>> 5359409 (Counters by basic block)
 //! `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
 //!
 //! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, with the words
@@ -56,6 +61,8 @@ pub(crate) struct Options {
     pub(crate) counters_only: bool,
     /// Count no instructions.
     pub(crate) no_counters: bool,
+    /// Count by basic block, too.
+    pub(crate) every_block: bool,
     /// Counters on request.
     pub(crate) extra: Extra,
     /// One line per module on stderr.
@@ -146,6 +153,7 @@ impl Options {
             "bf-no-streams" => self.no_streams = alone()?,
             "bf-counters-only" => self.counters_only = alone()?,
             "bf-no-counters" => self.no_counters = alone()?,
+            "bf-every-bb" => self.every_block = alone()?,
             "bf-types" => self.extra.types = alone()?,
             "bf-inst-mix" => self.extra.mix = alone()?,
             "bf-inst-deps" => self.extra.deps = alone()?,
@@ -216,6 +224,7 @@ mod tests {
             "-bf-no-streams",
             "-bf-counters-only",
             "-bf-no-counters",
+            "-bf-every-bb",
             "-bf-types",
             "-bf-inst-mix",
             "-bf-inst-deps",
@@ -233,7 +242,7 @@ mod tests {
         assert_eq!(options.line_sizes, [64, 128, 32]);
         assert_eq!((options.max_set_bits, options.max_ways), (20, 128));
         assert!(options.verbose && options.disable && options.no_streams);
-        assert!(options.counters_only && options.no_counters);
+        assert!(options.counters_only && options.no_counters && options.every_block);
         assert_eq!(options.extra, Extra { types: true, mix: true, deps: true, vectors: true });
         assert_eq!(options.flags(), 0x71);
         assert!(options.reuse_distance);

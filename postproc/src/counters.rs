@@ -43,6 +43,25 @@ pub fn by_function<'a>(profile: &'a Profile, tags: &[String]) -> BTreeMap<&'a Co
     sums
 }
 
+/// The same by basic block, where that was counted: the function and the block's number there, with its line, 0 if unknown.
+#[must_use]
+pub fn by_block<'a>(profile: &'a Profile, tags: &[String]) -> BTreeMap<(&'a CountedFunction, u32), (u32, Values<'a>)> {
+    let mut sums: BTreeMap<_, (u32, Values<'_>)> = BTreeMap::new();
+    for process in &profile.processes {
+        let counters = &process.counters;
+        for block in counters.blocks.iter().filter(|block| is_wanted(process, tags, block.tag)) {
+            let Some(function) = counters.functions.get(block.function as usize) else { continue };
+            let (_, sums) = sums.entry((function, block.block)).or_insert_with(|| (block.line, Values::new()));
+            for &(name, value) in &block.values {
+                if let Some(name) = counters.names.get(name as usize) {
+                    *sums.entry(name.as_str()).or_default() += value;
+                }
+            }
+        }
+    }
+    sums
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +78,7 @@ mod tests {
                     .iter()
                     .map(|&(tag, function, n)| CountItem { tag, function, values: vec![(0, n)] })
                     .collect(),
+                blocks: Vec::new(),
             },
             tags: vec![String::new(), "x".to_owned()],
             ..Process::default()

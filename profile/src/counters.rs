@@ -18,6 +18,8 @@ pub struct Counters {
     pub functions: Vec<CountedFunction>,
     /// Sorted by tag, then function, none twice.
     pub items: Vec<CountItem>,
+    /// What blocks have of that, sorted by tag, function and block, none twice; none of functions that this was not asked for.
+    pub blocks: Vec<BlockItem>,
 }
 
 /// A function of the compiled code, with what was inlined into it.
@@ -42,6 +44,21 @@ pub struct CountItem {
     pub values: Vec<(u32, u64)>,
 }
 
+/// What one basic block of a function executed under one tag.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct BlockItem {
+    /// Index into [`crate::Process::tags`].
+    pub tag: u32,
+    /// Index into [`Counters::functions`].
+    pub function: u32,
+    /// Its number in the function, from 0, in the order of the compiled code.
+    pub block: u32,
+    /// Source line of its first instruction that is counted; 0 if unknown.
+    pub line: u32,
+    /// As in [`CountItem::values`], without calls through pointers by name.
+    pub values: Vec<(u32, u64)>,
+}
+
 impl Counters {
     /// Checks that everything is sorted, and that every index names something.
     ///
@@ -49,18 +66,38 @@ impl Counters {
     /// The first rule that does not hold.
     pub fn validate(&self) -> Result<(), Invalid> {
         let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(Invalid::new(text.to_owned())) };
-        let Self { names, functions, items } = self;
+        let Self { names, functions, items, blocks } = self;
         ensure(names.is_sorted_by(|a, b| a < b), "names of counters are not sorted, or one is there twice")?;
         ensure(functions.is_sorted_by(|a, b| a < b), "counted functions are not sorted, or one is there twice")?;
         let key = |item: &CountItem| (item.tag, item.function);
         ensure(items.is_sorted_by(|a, b| key(a) < key(b)), "counters are not sorted by tag and function")?;
-        for CountItem { function, values, .. } in items {
-            ensure((*function as usize) < functions.len(), "a counted function has no name")?;
+        let key = |block: &BlockItem| (block.tag, block.function, block.block);
+        let sorted = blocks.is_sorted_by(|a, b| key(a) < key(b));
+        ensure(sorted, "counters of blocks are not sorted by tag, function and block")?;
+        let of_items = items.iter().map(|item| (item.function, &item.values));
+        let of_blocks = blocks.iter().map(|block| (block.function, &block.values));
+        for (function, values) in of_items.chain(of_blocks) {
+            ensure((function as usize) < functions.len(), "a counted function has no name")?;
             ensure(values.is_sorted_by(|a, b| a.0 < b.0), "values of counters are not sorted by counter")?;
             let named = values.last().is_none_or(|&(name, _)| (name as usize) < names.len());
             ensure(named, "a counter has no name")?;
         }
-        Ok(())
+        ensure(self.blocks_fit(), "blocks counted more than their function")
+    }
+
+    /// Whether the blocks of each function have at most what it has, under each tag.
+    fn blocks_fit(&self) -> bool {
+        let mut sums: BTreeMap<(u32, u32, u32), u128> = BTreeMap::new();
+        for block in &self.blocks {
+            for &(name, value) in &block.values {
+                *sums.entry((block.tag, block.function, name)).or_default() += u128::from(value);
+            }
+        }
+        let values = |item: &CountItem| -> Vec<_> {
+            item.values.iter().map(|&(name, value)| ((item.tag, item.function, name), value)).collect()
+        };
+        let whole: BTreeMap<_, u64> = self.items.iter().flat_map(values).collect();
+        sums.into_iter().all(|(key, sum)| whole.get(&key).is_some_and(|&whole| sum <= whole.into()))
     }
 
     /// Names and sums over all items, sorted by name.

@@ -47,6 +47,12 @@ fn sharing_of_version_1_2() {
     assert_eq!(text(&profile), fs::read_to_string(path("v1.2-sharing.bfp.txt")).unwrap());
 }
 
+#[test]
+fn blocks_of_version_1_2() {
+    let profile = read_file(path("v1.2-blocks.bfp")).unwrap();
+    assert_eq!(text(&profile), fs::read_to_string(path("v1.2-blocks.bfp.txt")).unwrap());
+}
+
 /// Every kind of section that a process can have.
 #[test]
 fn profile_of_version_1_2() {

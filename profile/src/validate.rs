@@ -126,7 +126,9 @@ impl Process {
             ensure(loads + stores == 0, || "a sampled reference is neither cold nor at a distance".into())?;
         }
         let named = |tag: u32| (tag as usize) < self.tags.len();
-        ensure(self.counters.items.iter().all(|item| named(item.tag)), || "a counter's tag has no name".into())?;
+        let counted = self.counters.items.iter().map(|item| item.tag);
+        let mut counted = counted.chain(self.counters.blocks.iter().map(|block| block.tag));
+        ensure(counted.all(named), || "a counter's tag has no name".into())?;
         within(|| "access patterns".into(), self.patterns.validate(self.tags.len(), self.places.sites.len()))
     }
 

@@ -289,10 +289,13 @@ impl Part for Objects {
 }
 
 impl Part for Counters {
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
 
-    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
-        decode(bytes)
+    fn decode(version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        let ((names, functions, items), used) = decode(bytes)?;
+        // Version 1 had no blocks.
+        let (blocks, more) = if version >= 2 { decode(&bytes[used..])? } else { Default::default() };
+        Ok((Self { names, functions, items, blocks }, used + more))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::called;
 use crate::slots::{self, Counted};
 use bf_abi::counting::Function;
 use bf_collect::Bucket;
-use bf_profile::{CountItem, CountedFunction, Counters};
+use bf_profile::{BlockItem, CountItem, CountedFunction, Counters};
 use std::collections::BTreeMap;
 
 /// Prefix of the counters of calls into functions that the calling module does not define.
@@ -19,6 +19,9 @@ const UNKNOWN: &str = "(unknown)";
 /// By tag and function: amounts by name of the counter.
 type Sums<'a> = BTreeMap<(u32, CountedFunction), BTreeMap<&'a str, i64>>;
 
+/// By tag, function and block: a line, and amounts.
+type Blocks<'a> = BTreeMap<(u32, CountedFunction, u32), (u32, BTreeMap<&'a str, i64>)>;
+
 /// Everything counted so far. Sums below zero, which only a reading in the middle of a branch can make, are zero.
 pub fn collect() -> Counters {
     called::name();
@@ -28,11 +31,11 @@ pub fn collect() -> Counters {
         .iter()
         .map(|target| format!("{CALLS_INDIRECT_TO}{}", target.name.as_deref().unwrap_or(UNKNOWN)))
         .collect();
-    let mut sums = Sums::new();
+    let (mut sums, mut blocks) = (Sums::new(), Blocks::new());
     let tagged = counts.totals.iter().enumerate().skip(usize::from(Bucket::FIRST.0));
     for (bucket, totals) in tagged {
         let tag = (bucket - usize::from(Bucket::FIRST.0)) as u32;
-        counts.modules.iter().for_each(|module| add(&mut sums, module, tag, totals));
+        counts.modules.iter().for_each(|module| add(&mut sums, &mut blocks, module, tag, totals));
         for (target, callee) in counts.targets.iter().zip(&callees) {
             let calls = totals.get(target.slot).copied().unwrap_or_default();
             let module = &counts.modules[target.module];
@@ -48,13 +51,22 @@ pub fn collect() -> Counters {
     functions.sort();
     functions.dedup();
     let place = |name: &str| names.binary_search(&name).unwrap_or_default() as u32;
-    let items = sums.iter().map(|((tag, function), values)| CountItem {
-        tag: *tag,
-        function: functions.binary_search(function).unwrap_or_default() as u32,
-        values: values.iter().map(|(name, value)| (place(name), (*value).max(0).cast_unsigned())).collect(),
-    });
-    let items = items.collect();
-    Counters { names: names.into_iter().map(str::to_owned).collect(), functions, items }
+    let number = |function: &CountedFunction| functions.binary_search(function).unwrap_or_default() as u32;
+    let amounts = |values: &BTreeMap<&str, i64>| {
+        values.iter().map(|(name, value)| (place(name), (*value).max(0).cast_unsigned())).collect()
+    };
+    let items = sums
+        .iter()
+        .map(|((tag, function), values)| CountItem { tag: *tag, function: number(function), values: amounts(values) })
+        .collect();
+    let blocks = blocks
+        .iter()
+        .map(|((tag, function, block), (line, values))| {
+            let (tag, function, block, line) = (*tag, number(function), *block, *line);
+            BlockItem { tag, function, block, line, values: amounts(values) }
+        })
+        .collect();
+    Counters { names: names.into_iter().map(str::to_owned).collect(), functions, items, blocks }
 }
 
 /// Calls by callee that the calling module does not define.
@@ -69,18 +81,24 @@ pub fn indirect(counters: &Counters) -> impl Iterator<Item = (&str, u64)> {
     calls.filter(move |(name, _)| *name != UNKNOWN && !is_counted(name))
 }
 
-fn add<'a>(sums: &mut Sums<'a>, module: &'a Counted, tag: u32, totals: &[u64]) {
+fn add<'a>(sums: &mut Sums<'a>, blocks: &mut Blocks<'a>, module: &'a Counted, tag: u32, totals: &[u64]) {
     let mut terms = module.terms.as_slice();
     for (slot, number) in module.slots.iter().zip(module.first..) {
         let (mine, rest) = terms.split_at(terms.len().min(slot.n_terms as usize));
         terms = rest;
         let count = totals.get(number).copied().unwrap_or_default();
         let Some(function) = module.functions.get(slot.function as usize).filter(|_| count > 0) else { continue };
-        let sums = sums.entry((tag, counted(module, function))).or_default();
+        let function = counted(module, function);
+        let block = (tag, function.clone(), slot.block);
+        let block = module.every_block.then(|| blocks.entry(block).or_insert_with(|| (slot.line, BTreeMap::new())));
+        let mut all: Vec<_> =
+            [sums.entry((tag, function)).or_default()].into_iter().chain(block.map(|(_, sums)| sums)).collect();
         for term in mine {
             let amount = i64::from(term.amount).wrapping_mul(count.cast_signed());
-            let sum = sums.entry(string(module, term.counter)).or_default();
-            *sum = sum.wrapping_add(amount);
+            for sums in &mut all {
+                let sum = sums.entry(string(module, term.counter)).or_default();
+                *sum = sum.wrapping_add(amount);
+            }
         }
     }
 }

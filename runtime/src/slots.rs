@@ -47,6 +47,8 @@ fn map(slots: usize) -> Option<*mut u64> {
 pub struct Counted {
     /// Where its tables are; 0 if they are gone.
     address: usize,
+    /// Whether what each block did is wanted.
+    pub every_block: bool,
     /// Number of its first slot.
     pub first: usize,
     /// Its slots.
@@ -157,6 +159,7 @@ pub unsafe fn register(counting: *mut Counting) {
     let mut counted = unsafe {
         Counted {
             address: (&raw const *counting) as usize,
+            every_block: counting.flags & Counting::EVERY_BLOCK != 0,
             first: 0,
             slots: slice::from_raw_parts(counting.slots, counting.n_slots as usize).to_vec(),
             terms: slice::from_raw_parts(counting.terms, counting.n_terms as usize).to_vec(),

@@ -476,3 +476,44 @@ fn a_report_counts_the_tags_asked_for() {
         assert_eq!(report["totals"]["flops"], flops);
     }
 }
+
+#[test]
+fn by_basic_block() {
+    let source = r#"
+        #define KEPT __attribute__((noinline))
+        static volatile double d;
+        static volatile int x;
+        KEPT void work(int n) {
+            for (int k = 0; k < n; k++)
+                if (k % 3 == 0)
+                    d = d + 1;
+                else
+                    x = k;
+        }
+        int main(void) {
+            work(30);
+            return 0;
+        }"#;
+    for flags in BOTH {
+        let sandbox = Sandbox::new();
+        sandbox.c(source, &[flags, &["-g", "-fno-unroll-loops", "-bf-every-bb"]].concat());
+        let _ = succeed(&mut sandbox.program("a.out"));
+        let files = sandbox.profile_files();
+        let report = sandbox.bf(&["report", files[0].to_str().unwrap(), "--by", "block", "--sort", "flops"]);
+        let items = report["items"].as_array().unwrap();
+        // One block of the loop adds, another stores the number.
+        let expected = serde_json::json!(["work", 8, 10, 10, 10, 10]);
+        let found = ["name", "line", "flops", "blocks", "loads", "stores"].map(|name| items[0][name].clone());
+        assert_eq!(serde_json::Value::from(found.to_vec()), expected);
+        let stores: Vec<_> = items.iter().filter(|item| item["line"] == 10).map(|item| &item["stores"]).collect();
+        assert_eq!(stores, [20]);
+        for (name, total) in report["totals"].as_object().unwrap() {
+            let sum: u64 = items.iter().map(|item| item[name].as_u64().unwrap()).sum();
+            assert_eq!(sum, total.as_u64().unwrap(), "{name}");
+        }
+        // The branch that tells the two apart is in one block.
+        let ways = |item: &serde_json::Value| [&item["branches_taken"], &item["branches_not_taken"]].map(|n| n.as_u64());
+        let apart = items.iter().map(ways).filter(|ways| matches!(ways, [Some(10), Some(20)] | [Some(20), Some(10)]));
+        assert_eq!(apart.count(), 1);
+    }
+}

@@ -51,6 +51,7 @@ pub const OPTIONS: [Help; 20] = [
     },
     Help { name: "-bf-counters-only", value: "", text: "Count instructions, and record nothing of memory." },
     Help { name: "-bf-no-counters", value: "", text: "Record memory only, and count no instructions." },
+    Help { name: "-bf-every-bb", value: "", text: "Count by basic block, too (bf report --by block)." },
     Help { name: "-bf-types", value: "", text: "Count loads and stores by type." },
     Help { name: "-bf-inst-mix", value: "", text: "Count instructions by operation and type." },
     Help { name: "-bf-inst-deps", value: "", text: "Count which operations use the results of which." },

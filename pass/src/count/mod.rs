@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::access::{Classifier, Length};
 use crate::llvm::{Analyses, Block, Builder, Instruction, Module, Value};
+use crate::options::Options;
 use crate::vector::Lanes;
 use classify::Doing;
 pub(crate) use extra::Extra;
@@ -105,11 +106,13 @@ impl<'a> Counter<'a> {
         analyses: Analyses,
         mark: u32,
         emitter: &'a crate::emit::Emitter,
-        extra: Extra,
+        options: &Options,
     ) -> Self {
         let tables = tables::Tables::new(module);
         let emitter = emit::Emitter::new(module, emitter, tables.global());
-        Self { planner: Planner { classifier: Classifier::new(module), analyses, mark, extra }, tables, emitter }
+        let &Options { extra, every_block, .. } = options;
+        let classifier = Classifier::new(module);
+        Self { planner: Planner { classifier, analyses, mark, extra, every_block }, tables, emitter }
     }
 
     /// What to count in a function, for [`Counter::write`]: nothing else may change it in between but other plans.
@@ -125,9 +128,9 @@ impl<'a> Counter<'a> {
         slots.len()
     }
 
-    /// Completes the tables. `only`: the module records no accesses.
-    pub(crate) fn finish(self, only: bool, builder: &Builder) {
-        self.tables.finish(only, builder);
+    /// Completes the tables.
+    pub(crate) fn finish(self, options: &Options, builder: &Builder) {
+        self.tables.finish(options, builder);
     }
 }
 
@@ -138,6 +141,8 @@ struct Planner {
     /// Metadata kind of instructions that are no concern of ours.
     mark: u32,
     extra: Extra,
+    /// What a block does is counted there and nowhere else.
+    every_block: bool,
 }
 
 /// What the slots of a block are needed for once more.
@@ -207,7 +212,7 @@ impl Planner {
             let terminator = end.block.terminator();
             let Some(condition) = terminator.condition() else { continue };
             let [yes, no] = [0, 1].map(|index| terminator.successors()[index]);
-            let told = |block| Some(first[&block]).filter(|_| ways_in[&block] == 1);
+            let told = |block| Some(first[&block]).filter(|_| ways_in[&block] == 1 && !self.every_block);
             let (way, other, teller) = match (told(yes), told(no)) {
                 (Some(teller), _) => ("branches_taken", "branches_not_taken", teller),
                 (None, Some(teller)) => ("branches_not_taken", "branches_taken", teller),

@@ -8,6 +8,7 @@ use bf_abi::ABI_VERSION;
 use bf_abi::counting::{Counting, Function, MAX_SLOTS, REGISTER_COUNTING_SYMBOL, Slot, Term};
 
 use crate::llvm::{Builder, Module, Type, Value};
+use crate::options::Options;
 use crate::tables::call_from_constructor;
 
 /// The tables while they grow.
@@ -66,9 +67,10 @@ impl Tables {
     }
 
     /// Completes the [`Counting`] and adds a constructor that registers it.
-    pub(crate) fn finish(self, only: bool, builder: &Builder) {
+    pub(crate) fn finish(self, options: &Options, builder: &Builder) {
         let module = self.module;
         let number = |value: u32| module.int(32, value.into());
+        let flag = |asked, flag| if asked { flag } else { 0 };
         let rows = |numbers: &mut dyn Iterator<Item = u32>| {
             let numbers: Vec<_> = numbers.map(number).collect();
             constant(module, module.array_of(module.int_type(32), &numbers))
@@ -88,7 +90,7 @@ impl Tables {
             number(self.terms.len() as u32),
             number(self.functions.len() as u32),
             number(self.strings.len() as u32),
-            number(if only { Counting::ONLY } else { 0 }),
+            number(flag(options.counters_only, Counting::ONLY) | flag(options.every_block, Counting::EVERY_BLOCK)),
             number(0),
         ];
         let value = module.struct_of(&fields);

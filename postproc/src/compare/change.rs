@@ -189,6 +189,7 @@ mod tests {
             names: vec!["flops".to_owned()],
             functions: vec![CountedFunction::default()],
             items: vec![CountItem { tag: 0, function: 0, values: vec![(0, flops)] }],
+            blocks: Vec::new(),
         };
         profile
     }

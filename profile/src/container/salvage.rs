@@ -153,6 +153,7 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
     let slots = parts.coherence.iter().flat_map(|data| &data.slots).map(|slot| slot.tag);
     if let Some(counters) = &mut parts.counters {
         counters.items.retain(|item| item.tag < MOST_TAGS);
+        counters.blocks.retain(|block| block.tag < MOST_TAGS);
     }
     let counters = parts.counters.iter().flat_map(|counters| &counters.items).map(|item| item.tag);
     let tags = stacks.map(|stack| stack.tag).chain(slots).chain(counters).map(|tag| tag + 1).max().unwrap_or(0);
