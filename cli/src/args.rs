@@ -113,7 +113,7 @@ pub struct ReportArguments {
     pub hierarchy: Hierarchy,
     /// Break the figures down; for programs compiled with -bf-by-func (with -bf-counters-only: functions) or run with BF_BY_PLACE=1
     #[arg(long, value_enum)]
-    pub by: Option<ByArgument>,
+    pub by: Option<ReportBy>,
     /// With --by: the figure that rows are sorted by, as JSON names them; without: misses of the last level
     #[arg(long, value_name = "FIGURE", requires = "by")]
     pub sort: Option<String>,
@@ -192,7 +192,6 @@ pub enum ByArgument {
     Line,
     /// Innermost loops
     Loop,
-<<<<<<< HEAD
     /// Variables, blocks by where they were allocated, stacks; for -bf-data-structs or BF_BY_OBJECT=1
     Object,
 }
@@ -204,20 +203,34 @@ impl From<ByArgument> for By {
             ByArgument::Line => Self::Line,
             ByArgument::Loop => Self::Loop,
             ByArgument::Object => Self::Object,
-=======
+        }
+    }
+}
+
+/// What rows of a report stand for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ReportBy {
+    /// Functions, with what was inlined into them
+    Function,
+    /// Lines of source
+    Line,
+    /// Innermost loops
+    Loop,
+    /// Variables, blocks by where they were allocated, stacks; for -bf-data-structs or BF_BY_OBJECT=1
+    Object,
     /// Counters of basic blocks; for programs compiled with -bf-every-bb
     Block,
 }
 
-impl ByArgument {
+impl ReportBy {
     /// What figures of caches are broken down by; `None` for what they are not.
     pub const fn attributed(self) -> Option<By> {
         match self {
             Self::Function => Some(By::Function),
             Self::Line => Some(By::Line),
             Self::Loop => Some(By::Loop),
+            Self::Object => Some(By::Object),
             Self::Block => None,
->>>>>>> 5359409 (Counters by basic block)
         }
     }
 }

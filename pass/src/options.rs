@@ -1,11 +1,6 @@
 //! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
-<<<<<<< HEAD
 //! `-bf-by-func`, `-bf-data-structs`, `-bf-unique-bytes`, `-bf-mem-footprint`, `-bf-strides`, `-bf-reuse-dist`,
-//! `-bf-counters-only`, `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`,
-=======
-//! `-bf-by-func`, `-bf-unique-bytes`, `-bf-mem-footprint`, `-bf-strides`, `-bf-reuse-dist`, `-bf-counters-only`,
-//! `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`, `-bf-every-bb`,
->>>>>>> 5359409 (Counters by basic block)
+//! `-bf-counters-only`, `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`, `-bf-every-bb`,
 //! `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
 //!
 //! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, with the words
