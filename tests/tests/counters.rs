@@ -512,7 +512,8 @@ fn by_basic_block() {
             assert_eq!(sum, total.as_u64().unwrap(), "{name}");
         }
         // The branch that tells the two apart is in one block.
-        let ways = |item: &serde_json::Value| [&item["branches_taken"], &item["branches_not_taken"]].map(|n| n.as_u64());
+        let ways =
+            |item: &serde_json::Value| [&item["branches_taken"], &item["branches_not_taken"]].map(|n| n.as_u64());
         let apart = items.iter().map(ways).filter(|ways| matches!(ways, [Some(10), Some(20)] | [Some(20), Some(10)]));
         assert_eq!(apart.count(), 1);
     }
