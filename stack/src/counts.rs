@@ -1,6 +1,7 @@
 //! Counters of one bucket, and the histograms they become.
 
 use crate::lines::Mix;
+use crate::near::Near;
 use crate::repeats::{Combination, Kind, Repeats};
 use crate::{Bucket, Item, Limits};
 use std::collections::HashMap;
@@ -160,6 +161,13 @@ impl Rows {
         }
     }
 
+    /// The same for one set count, by its index.
+    fn add_one<const W: usize>(&mut self, index: usize, value: usize, ways: u8, weight: u64) {
+        let len = usize::from(ways) + 1;
+        self.0.resize(W * len, 0);
+        self.0[index * len + value.min(len - 1)] += weight;
+    }
+
     fn merge(&mut self, other: &Self) {
         if self.0.is_empty() {
             self.0.clone_from(&other.0);
@@ -242,7 +250,8 @@ pub(crate) struct Counts<const W: usize> {
     /// Loads and stores by `min(d_a, d_0 >> a)`.
     capacity: Rows,
     /// What is still to be counted.
-    near: Repeats<W, 4096>,
+    near: Near,
+    alike: Repeats<W, 4096>,
     far: Repeats<W, 1024>,
     waiting: Vec<Combination<W>>,
     patience: u32,
@@ -255,7 +264,8 @@ impl<const W: usize> Counts<W> {
             references: vec![[0; 2]],
             cells: Vec::new(),
             capacity: Rows::default(),
-            near: Repeats::new(),
+            near: Near::new(),
+            alike: Repeats::new(),
             far: Repeats::new(),
             waiting: Vec::new(),
             patience: PATIENCE,
@@ -299,7 +309,10 @@ impl<const W: usize> Counts<W> {
     /// counts that are not kept may follow. For values of `full` up to some hundreds, which are alike in most programs.
     #[inline(always)]
     pub(crate) fn add_near(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
-        if let Some(other) = self.near.add(Combination { by_set: *by_set, full, kind, item, weight }) {
+        if item == Item::NONE && self.near.add(kind, full, by_set, weight) {
+            return;
+        }
+        if let Some(other) = self.alike.add(Combination { by_set: *by_set, full, kind, item, weight }) {
             self.waiting.push(other);
         }
     }
@@ -333,13 +346,19 @@ impl<const W: usize> Counts<W> {
         self.waiting = waiting;
         self.waiting.clear();
         self.patience = PATIENCE;
+        if self.near.is_full() {
+            let near = std::mem::replace(&mut self.near, Near::new());
+            let (mut cells, mut capacity) = (self.cells(Item::NONE).clone(), std::mem::take(&mut self.capacity));
+            add_near::<W>(&near, &mut cells, &mut capacity, ways);
+            (*self.cells(Item::NONE), self.capacity) = (cells, capacity);
+        }
     }
 
     /// The histograms; `resident` gives the end-of-run part of an item.
     fn counted<'a>(&self, bucket: Bucket, resident: impl Fn(Item) -> Option<&'a Resident>) -> Counted {
         let (limits, ways) = (self.limits, self.limits.max_ways as u8);
         let waiting = self.waiting.iter().copied().filter(|combination| combination.weight > 0);
-        let mut pending: Vec<_> = self.near.all().chain(self.far.all()).chain(waiting).collect();
+        let mut pending: Vec<_> = self.alike.all().chain(self.far.all()).chain(waiting).collect();
         pending.sort_unstable_by_key(|combination| combination.item);
         let (mut all, mut capacity, mut resident_of_all) = (Cells::default(), self.capacity.clone(), None);
         let mut references = [0; 2];
@@ -352,13 +371,17 @@ impl<const W: usize> Counts<W> {
             let (cells, count) = (self.cells.get(usize::from(item.0)), self.references.get(usize::from(item.0)));
             let (cells, count) = (cells.and_then(Option::as_deref), count.copied().unwrap_or_default());
             let resident = resident(item);
-            if cells.is_none() && now.is_empty() && count == [0; 2] && resident.is_none() {
+            let none = item == Item::NONE && !self.near.is_empty();
+            if cells.is_none() && !none && now.is_empty() && count == [0; 2] && resident.is_none() {
                 continue;
             }
             let mut cells = cells.cloned().unwrap_or_default();
             for combination in now {
                 cells.add(combination, ways);
                 add_capacity(&mut capacity, combination, ways);
+            }
+            if item == Item::NONE {
+                add_near::<W>(&self.near, &mut cells, &mut capacity, ways);
             }
             items.push((item, cells.histograms(count, resident, None, limits)));
             references.iter_mut().zip(count).for_each(|(sum, count)| *sum += count);
@@ -372,6 +395,15 @@ impl<const W: usize> Counts<W> {
         }
         Counted { bucket, all: all.histograms(references, resident_of_all.as_ref(), Some(&capacity), limits), items }
     }
+}
+
+/// Counts what was counted in bits.
+fn add_near<const W: usize>(near: &Near, cells: &mut Cells, capacity: &mut Rows, ways: u8) {
+    near.by_full().for_each(|(kind, value, count)| cells.full[kind as usize].add(value as u64, count));
+    for (kind, index, value, count) in near.by_set() {
+        cells.by_set[kind as usize].add_one::<W>(index, value, ways, count);
+    }
+    near.by_capacity().for_each(|(index, value, count)| capacity.add_one::<W>(index, value, ways, count));
 }
 
 /// Counts a load or store by `min(d_a, d_0 >> a)`.

@@ -1,7 +1,7 @@
 //! The fast engine: batches of references through the three tiers, then into the histograms.
 
 use crate::counts::{Buckets, Counts, Residents};
-use crate::held::{Entry, Held, Since};
+use crate::held::{Entry, Held, ON_TOP, Since};
 use crate::item::Charge;
 use crate::lines::{Id, Line, Lines};
 use crate::newest::{NEWEST, Newest};
@@ -11,6 +11,7 @@ use crate::repeats::Kind;
 use crate::sharing::{Known, Sharing};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
+use crate::top::{Order, TOP, Top};
 use crate::{Bucket, Chunk, Counted, Engine, Item, Limits, Part, Reference};
 
 /// References of one batch, at most.
@@ -51,6 +52,7 @@ pub(crate) struct Core<const W: usize> {
     pub(crate) limits: Limits,
     pub(crate) lines: Lines<W>,
     pub(crate) held: Held<W>,
+    pub(crate) top: Top,
     pub(crate) newest: Newest<W>,
     pub(crate) recent: Recent<W>,
     pub(crate) older: Older<W>,
@@ -119,6 +121,8 @@ struct Fetch<const W: usize> {
     flags: u32,
     /// Which run it is.
     run: u32,
+    /// Where it is held.
+    entry: Entry,
     /// The line that had to go, and what happened to it.
     gone: Option<(u64, Since<W>)>,
 }
@@ -252,6 +256,7 @@ impl<const W: usize> Core<W> {
             limits,
             lines: Lines::new(),
             held: Held::new(),
+            top: Top::new(),
             newest: Newest::new(),
             recent: Recent::new(),
             older: Older::new(limits),
@@ -449,16 +454,26 @@ impl<const W: usize> Core<W> {
     /// All runs through the upper tiers. What hits there is done with here; what comes in is left to the older tier.
     #[inline(always)]
     fn reference_held<V: Vector>(&mut self, bucket: Bucket, mut counts: Option<&mut Counts<W>>) {
-        let mut stamps = self.newest.stamps::<V>();
-        for (index, &run) in self.runs.iter().enumerate() {
+        let (mut stamps, mut top) = (self.newest.stamps::<V>(), V::Top::load(&self.top));
+        let runs = std::mem::take(&mut self.runs);
+        for (index, &run) in runs.iter().enumerate() {
             let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
-            let Some(entry) = self.held.find(run.line) else {
+            let place = top.place(run.line);
+            let (entry, mut full, mut by_set);
+            if place < TOP {
+                (full, by_set) = (place as u32, top.tally::<W>(place, run.line));
+                (top, entry) = top.lift(place);
+            } else if let Some(here) = self.held.find(run.line) {
+                entry = here;
+                (full, by_set) = self.lift::<V>(&mut stamps, top, run.line, entry);
+                top = top.push(run.line, entry);
+            } else {
                 let since = Since::now(stored);
-                let tiers = (&mut self.held, &mut self.newest, &mut self.recent);
-                let (mut fetch, entry) = fetch::<V, W>(tiers, &mut stamps, run, since);
+                let mut fetch = self.fetch::<V>(&mut stamps, top, run, since);
+                top = top.push(run.line, fetch.entry);
                 fetch.run = index as u32;
                 if let Some(sharing) = &mut self.sharing {
-                    fetch_shared(sharing, &mut self.lines, &mut fetch, entry);
+                    fetch_shared(sharing, &mut self.lines, &mut fetch);
                 }
                 self.fetches.push(fetch);
                 if stored != Charge::NONE {
@@ -466,38 +481,12 @@ impl<const W: usize> Core<W> {
                     self.closes.push(Close { after, line: run.line, weight: run.weight, stored, since });
                 }
                 continue;
-            };
-            let slot = self.held.slot(entry);
-            let (mut full, mut by_set);
-            if slot < NEWEST {
-                let newer = self.newest.touch::<V>(&mut stamps, slot);
-                (full, by_set) = (newer.count_ones(), self.newest.tally::<V>(newer, run.line));
-                if let Some(sharing) = &mut self.sharing {
-                    add_holes::<V, W>(sharing, entry, run.line, &mut full, &mut by_set);
-                }
-                if let Some(counts) = counts.as_deref_mut() {
-                    counts.add_near(kind, full, &by_set, weight);
-                }
-            } else {
-                let (deeper, deeper_by_set) = self.recent.distances::<V>(slot - NEWEST, run.line);
-                let newer = self.newest.used();
-                (full, by_set) = (newer.count_ones() + deeper as u32, self.newest.tally::<V>(newer, run.line));
-                V::add(&mut by_set, &deeper_by_set);
-                if let Some(sharing) = &mut self.sharing {
-                    add_holes::<V, W>(sharing, entry, run.line, &mut full, &mut by_set);
-                }
-                if let Some(counts) = counts.as_deref_mut() {
-                    counts.add_far(kind, full, &by_set, weight);
-                }
-                let (top, down) = self.newest.slot_for_new::<V>(&mut stamps);
-                if let Some(down) = down {
-                    self.recent.put::<V>(slot - NEWEST, self.held.line(down), down);
-                    self.held.set_slot(down, slot);
-                } else {
-                    self.recent.remove(slot - NEWEST);
-                }
-                self.newest.put::<V>(&mut stamps, top, run.line, entry);
-                self.held.set_slot(entry, top);
+            }
+            if let Some(sharing) = &mut self.sharing {
+                add_holes::<V, W>(sharing, entry, run.line, &mut full, &mut by_set);
+            }
+            if let Some(counts) = counts.as_deref_mut() {
+                counts.add_near(kind, full, &by_set, weight);
             }
             if let Some(&outcome) = self.outcome_of.get(index) {
                 self.outcomes[outcome as usize].complete(full, &by_set);
@@ -523,6 +512,67 @@ impl<const W: usize> Core<W> {
                 *since = Since::now(stored);
             }
         }
+        top.store(&mut self.top);
+        self.runs = runs;
+    }
+
+    /// A line of the newest or the recent tier is to be on top: its distances. The last of those there comes down for it.
+    #[inline(always)]
+    fn lift<V: Vector>(&mut self, stamps: &mut V::Stamps, top: V::Top, line: u64, entry: Entry) -> (u32, [u8; W]) {
+        let (held, newest, recent) = (&mut self.held, &mut self.newest, &mut self.recent);
+        let (slot, last) = (held.slot(entry), top.last());
+        held.set_slot(entry, ON_TOP);
+        let (mut full, mut by_set) = (top.len() as u32, top.tally::<W>(top.len(), line));
+        if slot < NEWEST {
+            let newer = newest.newer::<V>(*stamps, slot);
+            full += newer.count_ones();
+            V::add(&mut by_set, &newest.tally::<V>(newer, line));
+            match last {
+                Some((line, entry)) => {
+                    newest.put::<V>(stamps, slot, line, entry);
+                    held.set_slot(entry, slot);
+                }
+                None => newest.remove::<V>(stamps, slot),
+            }
+        } else {
+            let slot = slot - NEWEST;
+            let (deeper, deeper_by_set) = recent.distances::<V>(slot, line);
+            full += newest.used().count_ones() + deeper as u32;
+            V::add(&mut by_set, &newest.tally::<V>(newest.used(), line));
+            V::add(&mut by_set, &deeper_by_set);
+            match come_down::<V, W>(held, newest, stamps, last) {
+                Some(down) => {
+                    recent.put::<V>(slot, held.line(down), down);
+                    held.set_slot(down, NEWEST + slot);
+                }
+                None => recent.remove(slot),
+            }
+        }
+        (full, by_set)
+    }
+
+    /// A line that is not in the upper tiers comes in.
+    #[inline(always)]
+    fn fetch<V: Vector>(&mut self, stamps: &mut V::Stamps, top: V::Top, run: Run, since: Since<W>) -> Fetch<W> {
+        let (held, newest, recent) = (&mut self.held, &mut self.newest, &mut self.recent);
+        let line = run.line;
+        let mut by_set = top.tally::<W>(top.len(), line);
+        V::add(&mut by_set, &newest.tally::<V>(newest.used(), line));
+        V::add(&mut by_set, &recent.tally::<V>(line));
+        let full = top.len() as u32 + newest.used().count_ones() + recent.len() as u32;
+        let (mut gone, mut entry) = (None, None);
+        if let Some(down) = come_down::<V, W>(held, newest, stamps, top.last()) {
+            let (slot, out) = recent.slot_for_new();
+            recent.put::<V>(slot, held.line(down), down);
+            held.set_slot(down, NEWEST + slot);
+            if let Some(out) = out {
+                gone = Some(held.replace(out, line, since));
+                entry = Some(out);
+            }
+        }
+        let entry = entry.unwrap_or_else(|| held.add(line, since));
+        held.set_slot(entry, ON_TOP);
+        Fetch { line, by_set, full, weight: run.weight, flags: run.flags & 0xffff, run: 0, entry, gone }
     }
 
     /// The lines that came into the upper tiers, and those that had to go, through the older one.
@@ -601,23 +651,30 @@ impl<const W: usize> Core<W> {
     /// Lines above one that is here, in `held` or in the older tier: with one set and with 2^1, 2^2, …
     #[inline(always)]
     pub(crate) fn depth<V: Vector>(&self, line: u64, held: Option<Entry>, id: Id) -> (u32, [u8; W]) {
-        let slot = held.map(|entry| self.held.slot(entry));
-        let (full, by_set) = match slot {
-            Some(slot @ ..NEWEST) => {
-                let newer = self.newest.newer::<V>(slot);
-                return (newer.count_ones(), self.newest.tally::<V>(newer, line));
+        let mut sum = [0; W];
+        let mut above = |newer: u64| {
+            V::add(&mut sum, &self.top.tally::<W>(self.top.len(), line));
+            V::add(&mut sum, &self.newest.tally::<V>(newer, line));
+            self.top.len() as u32 + newer.count_ones()
+        };
+        let (full, by_set) = match held.map(|entry| self.held.slot(entry)) {
+            Some(ON_TOP) => {
+                let place = self.top.place(line);
+                return (place as u32, self.top.tally::<W>(place, line));
             }
-            Some(slot) => self.recent.distances::<V>(slot - NEWEST, line),
+            Some(slot @ ..NEWEST) => (above(self.newest.newer::<V>(self.newest.stamps::<V>(), slot)), [0; W]),
+            Some(slot) => {
+                let (deeper, by_set) = self.recent.distances::<V>(slot - NEWEST, line);
+                (above(self.newest.used()) + deeper as u32, by_set)
+            }
             None => {
-                let (full, mut by_set) = self.older.depth::<V>(&self.lines, id);
+                let (deeper, mut by_set) = self.older.depth::<V>(&self.lines, id);
                 V::add(&mut by_set, &self.recent.tally::<V>(line));
-                (full + self.recent.len(), by_set)
+                (above(self.newest.used()) + (deeper + self.recent.len()) as u32, by_set)
             }
         };
-        let newer = self.newest.used();
-        let mut sum = self.newest.tally::<V>(newer, line);
         V::add(&mut sum, &by_set);
-        (newer.count_ones() + full as u32, sum)
+        (full, sum)
     }
 
     /// The state of a line, with what happened to it in the upper tiers.
@@ -658,33 +715,19 @@ impl<const W: usize> Core<W> {
     }
 }
 
-/// A line that is not in the upper tiers comes in; returns its entry too.
+/// The last line of the top tier comes down into the newest; the entry of one that has to leave that.
 #[inline(always)]
-fn fetch<V: Vector, const W: usize>(
-    (held, newest, recent): (&mut Held<W>, &mut Newest<W>, &mut Recent<W>),
+fn come_down<V: Vector, const W: usize>(
+    held: &mut Held<W>,
+    newest: &mut Newest<W>,
     stamps: &mut V::Stamps,
-    run: Run,
-    since: Since<W>,
-) -> (Fetch<W>, Entry) {
-    let (line, newer) = (run.line, newest.used());
-    let mut by_set = newest.tally::<V>(newer, line);
-    V::add(&mut by_set, &recent.tally::<V>(line));
-    let full = newer.count_ones() + recent.len() as u32;
-    let (top, down) = newest.slot_for_new::<V>(stamps);
-    let (mut gone, mut entry) = (None, None);
-    if let Some(down) = down {
-        let (slot, out) = recent.slot_for_new();
-        recent.put::<V>(slot, held.line(down), down);
-        held.set_slot(down, NEWEST + slot);
-        if let Some(out) = out {
-            gone = Some(held.replace(out, line, since));
-            entry = Some(out);
-        }
-    }
-    let entry = entry.unwrap_or_else(|| held.add(line, since));
-    newest.put::<V>(stamps, top, line, entry);
-    held.set_slot(entry, top);
-    (Fetch { line, by_set, full, weight: run.weight, flags: run.flags & 0xffff, run: 0, gone }, entry)
+    last: Option<(u64, Entry)>,
+) -> Option<Entry> {
+    let (line, entry) = last?;
+    let (slot, down) = newest.slot_for_new::<V>(stamps);
+    newest.put::<V>(stamps, slot, line, entry);
+    held.set_slot(entry, slot);
+    down
 }
 
 /// A line in the upper tiers is referenced: the holes above it count too.
@@ -706,8 +749,8 @@ fn add_holes<V: Vector, const W: usize>(
 
 /// A line came into the upper tiers: the holes above it count too.
 #[inline(never)]
-fn fetch_shared<const W: usize>(sharing: &mut Sharing<W>, lines: &mut Lines<W>, fetch: &mut Fetch<W>, entry: Entry) {
-    let last = sharing.touch(entry);
+fn fetch_shared<const W: usize>(sharing: &mut Sharing<W>, lines: &mut Lines<W>, fetch: &mut Fetch<W>) {
+    let last = sharing.touch(fetch.entry);
     if let Some((gone, _)) = fetch.gone {
         sharing.note(lines.id(gone).unwrap_or_default(), last);
     }

@@ -1,16 +1,19 @@
-//! The lines of the two upper tiers, found by their numbers.
+//! The lines of the three upper tiers, found by their numbers.
 //!
-//! Invariant: a line is here from when it comes into the newest tier until it leaves the recent one, in the same entry,
-//! wherever it moves between the two. Whatever hits in these tiers is done with here and touches no other state of the
+//! Invariant: a line is here from when it comes into the top tier until it leaves the recent one, in the same entry,
+//! wherever it moves between them. Whatever hits in these tiers is done with here and touches no other state of the
 //! line; what happened to it is handed over when it leaves.
 
 use crate::boxed;
 use crate::item::Charge;
 use crate::newest::NEWEST;
 use crate::recent::RECENT;
+use crate::top::TOP;
 
 /// How many lines there can be.
-pub(crate) const HELD: usize = NEWEST + RECENT;
+pub(crate) const HELD: usize = TOP + NEWEST + RECENT;
+/// Instead of a slot: in the top tier, whose lines move.
+pub(crate) const ON_TOP: usize = NEWEST + RECENT;
 const HEADS: usize = 2048;
 const NONE: u16 = u16::MAX;
 
@@ -19,6 +22,7 @@ pub(crate) type Entry = u16;
 
 /// What happened to a line while it was here: for its next write-back.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(crate) struct Since<const W: usize> {
     /// Greatest `d_a` for a = 1 ..= W since its last store, or since it came.
     pub(crate) greatest: [u8; W],
@@ -40,7 +44,7 @@ impl<const W: usize> Since<W> {
 pub(crate) struct Held<const W: usize> {
     lines: [u64; HELD],
     since: [Since<W>; HELD],
-    /// Slot of the newest tier, or of the recent one behind those.
+    /// Slot of the newest tier, or of the recent one behind those, or [`ON_TOP`].
     slots: [u16; HELD],
     /// The next entry with the same hash.
     next: [Entry; HELD],

@@ -8,20 +8,21 @@
 //! # How `Stack` works
 //!
 //! A reference to the line on top changes nothing: it is counted at once, and what is left are *runs* (`engine`). The LRU
-//! stack is kept in three tiers, which one after the other are the stack:
+//! stack is kept in four tiers, which one after the other are the stack:
 //!
-//! 1. the 64 `newest` lines, where bit masks give the distances of a line at all set counts together;
-//! 2. the 256 `recent` ones behind them, the same with wider masks;
-//! 3. all `older` ones: a `timeline` tells how many are newer than a given one, and `sets` tell the same by set. Only
+//! 1. the 8 lines on `top`, in order, in a register: more than half of the runs end there;
+//! 2. the 64 `newest` ones behind them, where bit masks give the distances of a line at all set counts together;
+//! 3. the 256 `recent` ones behind those, the same with wider masks;
+//! 4. all `older` ones: a `timeline` tells how many are newer than a given one, and `sets` tell the same by set. Only
 //!    every third set count is kept; the others are sums over it.
 //!
-//! The lines of the first two are `held`: found by number, with what happened to them since they came. Most references end
+//! The lines of the first three are `held`: found by number, with what happened to them since they came. Most references end
 //! there. Only a line that comes in from the older tier, or leaves for it, needs its own state (`lines`), which is found by
 //! a dense id. Those are collected for a batch of references and worked off stage by stage, so that each stage is a short
 //! loop that knows what it will need and can fetch it ahead.
 //!
-//! Combinations of distances that occur again and again wait in a table (`repeats`) before they are counted at each set
-//! count (`counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second time with the weight of
+//! Small distances share cells (`near`); combinations of others that occur again and again wait in a table (`repeats`)
+//! before they are counted at each set count (`counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second time with the weight of
 //! all times that follow: from then on each is like the one before.
 #![deny(unsafe_code)]
 
@@ -32,6 +33,7 @@ mod held;
 mod holes;
 mod item;
 mod lines;
+mod near;
 mod newest;
 mod older;
 mod plain;
@@ -43,6 +45,7 @@ mod simd;
 mod sink;
 mod threads;
 mod timeline;
+mod top;
 
 pub use counts::{Binned, Counted, FullCounts, Histograms, SetCounts};
 pub use engine::Stack;

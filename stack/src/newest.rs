@@ -1,8 +1,8 @@
-//! The first tier: the 64 most recently referenced lines, in slots without order.
+//! The second tier: the 64 lines that follow the top ones, in slots without order.
 //!
-//! Invariant: every line here is more recent than every line that is not. Most references hit here and touch nothing
-//! deeper. Their distances come from bit masks with one bit a slot: the slots referenced since, by their stamps, and the
-//! slots whose line agrees with the one referenced in its lowest bits.
+//! Invariant: every line here is older than the top tier and more recent than all others. A line that goes up leaves its
+//! slot to the one that comes down for it. Distances come from bit masks with one bit a slot: the slots referenced since,
+//! by their stamps, and the slots whose line agrees with the one referenced in its lowest bits.
 
 use crate::held::Entry;
 use crate::simd::{Index, Vector};
@@ -45,24 +45,16 @@ impl<const W: usize> Newest<W> {
         }
     }
 
-    /// The slots used more recently than this one.
-    #[inline(always)]
-    pub(crate) fn newer<V: Vector>(&self, slot: usize) -> u64 {
-        V::later(V::load(&self.stamps), self.stamps.0[slot])
-    }
-
-    /// The stamps, for [`Newest::touch`] and [`Newest::put`], which keep them up to date.
+    /// The stamps, for those that keep them up to date.
     #[inline(always)]
     pub(crate) fn stamps<V: Vector>(&self) -> V::Stamps {
         V::load(&self.stamps)
     }
 
-    /// As [`Newest::newer`], then makes the slot the most recent.
+    /// The slots used more recently than this one.
     #[inline(always)]
-    pub(crate) fn touch<V: Vector>(&mut self, stamps: &mut V::Stamps, slot: usize) -> u64 {
-        let newer = V::later(*stamps, self.stamps.0[slot % NEWEST]);
-        self.stamp::<V>(stamps, slot);
-        newer
+    pub(crate) fn newer<V: Vector>(&self, stamps: V::Stamps, slot: usize) -> u64 {
+        V::later(stamps, self.stamps.0[slot % NEWEST])
     }
 
     #[inline(always)]
@@ -119,10 +111,11 @@ impl<const W: usize> Newest<W> {
     }
 
     /// The line in a slot goes.
-    pub(crate) fn remove(&mut self, slot: usize) {
+    pub(crate) fn remove<V: Vector>(&mut self, stamps: &mut V::Stamps, slot: usize) {
         self.used &= !(1 << slot);
         self.renumber();
         make_oldest(&mut self.stamps.0, &mut self.by_age, slot);
+        *stamps = V::load(&self.stamps);
     }
 
     /// Entries, oldest first.

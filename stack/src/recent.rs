@@ -1,4 +1,4 @@
-//! The second tier: the 256 lines that follow the newest, in slots without order.
+//! The third tier: the 256 lines that follow the newest, in slots without order.
 //!
 //! Invariant: every line here is older than the newest tier and more recent than the older one. A line that goes up
 //! leaves its slot to the one that comes down for it. Otherwise it is as the newest tier, with wider masks and stamps;

@@ -16,6 +16,7 @@ use crate::newest::Stamps;
 use crate::older::Time;
 use crate::recent::{self, WORDS};
 use crate::sets::{PART, Part};
+use crate::top::{Order, Top};
 
 /// Which instructions an engine uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,8 @@ impl<const W: usize> Index<W> {
 pub(crate) trait Vector {
     /// Stamps where they are fastest to use: in a register.
     type Stamps: Copy;
+    /// The top tier in registers.
+    type Top: Order;
 
     /// Into the register.
     fn load(stamps: &Stamps) -> Self::Stamps;
@@ -229,6 +232,7 @@ pub(crate) struct Portable;
 
 impl Vector for Portable {
     type Stamps = Stamps;
+    type Top = Top;
 
     #[inline(always)]
     fn load(stamps: &Stamps) -> Stamps {

@@ -5,11 +5,14 @@
 //! line of the chunk is looked up in the other stacks once.
 
 use crate::engine::{Core, Stack, of_width};
+use crate::held::ON_TOP;
 use crate::item::Charge;
 use crate::lines::REGION_BITS;
+use crate::newest::NEWEST;
 use crate::sharing::{Event, Known, Position, Shared, Sharing};
 use crate::simd::{self, Task, Vector};
 use crate::sink::{Outcome, Sink};
+use crate::top::Order as _;
 use crate::{Bucket, Chunk, Engine as _, Reference};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -243,7 +246,8 @@ impl<const W: usize> Core<W> {
         }
         let mut sharing = Box::new(Sharing::new(self.limits));
         self.older.oldest_first().for_each(|id| sharing.begin_older(id));
-        for entry in self.recent.oldest_first().into_iter().chain(self.newest.oldest_first()) {
+        let upper = self.recent.oldest_first().into_iter().chain(self.newest.oldest_first());
+        for entry in upper.chain(self.top.oldest_first()) {
             sharing.touch(entry);
         }
         self.sharing = Some(sharing);
@@ -281,8 +285,9 @@ impl<const W: usize> Core<W> {
         match found.held {
             Some(entry) => {
                 match self.held.slot(entry) {
-                    slot @ ..crate::newest::NEWEST => self.newest.remove(slot),
-                    slot => self.recent.remove(slot - crate::newest::NEWEST),
+                    ON_TOP => self.top.remove(self.top.place(line)),
+                    slot @ ..NEWEST => self.newest.remove::<V>(&mut self.newest.stamps::<V>(), slot),
+                    slot => self.recent.remove(slot - NEWEST),
                 }
                 self.held.remove(entry);
             }

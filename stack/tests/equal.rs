@@ -211,20 +211,24 @@ proptest! {
     }
 }
 
-/// More references than 2^32: each further time adds what the second one added.
+/// More references than 2^32: each further time adds what the second one added, whether that is many at once or many
+/// times a few.
 #[test]
 fn counts_do_not_end_at_32_bits() {
-    let limits = Limits { max_set_bits: 3, max_ways: 4 };
-    let piece: Vec<_> = [(1, false), (9, true), (2, false), (1, true), (17, false)].into();
-    let run = |times: u32| {
-        let mut stack = Stack::new(limits);
-        for _ in 0..3 {
+    let run = |feeds: u32, times: u32| {
+        let mut stack = Stack::new(Limits { max_set_bits: 3, max_ways: 4 });
+        let piece: Vec<_> = [(1, false), (9, true), (2, false), (1, true), (17, false)].into();
+        for _ in 0..feeds {
             stack.feed_chunk(Chunks::new(&[(times, piece.clone())]).chunk(), Bucket::FIRST);
         }
         stack.histograms().remove(0).1
     };
-    let (one, two, many) = (run(2), run(3), run(u32::MAX));
-    let further = u64::from(u32::MAX) - 2;
+    grows_evenly(&run(3, 2), &run(3, 3), &run(3, u32::MAX), u32::MAX - 2);
+    grows_evenly(&run(2, 60_000), &run(3, 60_000), &run(30_000, 60_000), 30_000 - 2);
+}
+
+fn grows_evenly(one: &Histograms, two: &Histograms, many: &Histograms, further: u32) {
+    let further = u64::from(further);
     assert_eq!(
         many.references,
         [0, 1].map(|kind| one.references[kind] + further * (two.references[kind] - one.references[kind]))

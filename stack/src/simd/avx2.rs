@@ -5,6 +5,7 @@ use crate::newest::{NEWEST, Stamps};
 use crate::older::Time;
 use crate::recent::{self, WORDS};
 use crate::sets::Part;
+use crate::top::Top;
 use core::arch::x86_64::*;
 
 pub(super) struct Avx2;
@@ -14,6 +15,7 @@ pub(super) struct Avx2;
 // - what is loaded or stored lies within the array that is borrowed, at the alignment its type has.
 impl Vector for Avx2 {
     type Stamps = (__m256i, __m256i);
+    type Top = Top;
 
     #[inline(always)]
     fn load(stamps: &Stamps) -> Self::Stamps {

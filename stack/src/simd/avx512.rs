@@ -3,10 +3,12 @@
 use super::avx2::Avx2;
 use super::{Index, Vector, prefetch};
 use crate::Limits;
+use crate::held::Entry;
 use crate::newest::Stamps;
 use crate::older::Time;
 use crate::recent::{self, RECENT, WORDS};
 use crate::sets::{PART, Part};
+use crate::top::{Order, TOP, Top};
 use core::arch::x86_64::*;
 
 pub(super) struct Avx512;
@@ -16,6 +18,7 @@ pub(super) struct Avx512;
 // - what is loaded or stored lies within the array that is borrowed, at the alignment its type has.
 impl Vector for Avx512 {
     type Stamps = __m512i;
+    type Top = TopRegisters;
 
     #[inline(always)]
     fn load(stamps: &Stamps) -> __m512i {
@@ -94,6 +97,10 @@ impl Vector for Avx512 {
                 let sum = _mm256_adds_epu8(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum));
                 let sum = _mm_adds_epu8(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
                 *sums = _mm_adds_epu8(sum, _mm_unpackhi_epi64(sum, sum));
+                // Few lines agree with another in a whole digit.
+                if masks.iter().all(|&mask| mask == 0) {
+                    break;
+                }
             }
             let mut tally = [0; W];
             _mm_storeu_si128(tally.as_mut_ptr().cast(), _mm_unpacklo_epi64(sums[0], sums[1]));
@@ -150,6 +157,109 @@ impl Vector for Avx512 {
         prefetch(what);
     }
 }
+
+/// Lines in one register, entries in another.
+#[derive(Clone, Copy)]
+pub(super) struct TopRegisters(__m512i, __m128i);
+
+// SAFETY, for every block here:
+// - as above.
+impl Order for TopRegisters {
+    #[inline(always)]
+    fn load(top: &Top) -> Self {
+        // SAFETY: see above.
+        unsafe { Self(_mm512_loadu_si512(top.lines.as_ptr().cast()), _mm_loadu_si128(top.entries.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn store(self, top: &mut Top) {
+        // SAFETY: see above.
+        unsafe {
+            _mm512_storeu_si512(top.lines.as_mut_ptr().cast(), self.0);
+            _mm_storeu_si128(top.entries.as_mut_ptr().cast(), self.1);
+        }
+    }
+
+    #[inline(always)]
+    fn place(self, line: u64) -> usize {
+        // SAFETY: see above.
+        let here = unsafe { _mm512_cmpeq_epi64_mask(self.0, _mm512_set1_epi64(line as i64)) };
+        (u32::from(here) | 1 << TOP).trailing_zeros() as usize
+    }
+
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.place(u64::MAX)
+    }
+
+    #[inline(always)]
+    fn tally<const W: usize>(self, first: usize, line: u64) -> [u8; W] {
+        let mut tally = [0; W];
+        // SAFETY: see above.
+        unsafe {
+            let first = (1_u32 << first).wrapping_sub(1) as __mmask8;
+            let differ = _mm512_xor_si512(self.0, _mm512_set1_epi64(line as i64));
+            let less = _mm512_add_epi64(differ, _mm512_set1_epi64(-1));
+            // For each line ones for the lowest bits that agree; the rest as for the newest tier, with slots of 16 bits.
+            let agree = _mm512_maskz_andnot_epi64(first, differ, less);
+            let turn = |words| _mm_popcnt_epi8(_mm_gf2p8affine_epi64_epi8::<0>(_mm_set1_epi64x(ONE_BIT_EACH), words));
+            let digits = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+            let low = turn(_mm_shuffle_epi8(_mm512_cvtepi64_epi16(agree), digits));
+            _mm_storeu_si128(tally.as_mut_ptr().cast(), low);
+            if W > 16 {
+                let high = _mm512_cvtepi64_epi16(_mm512_srli_epi64::<16>(agree));
+                _mm_storel_epi64(tally.as_mut_ptr().add(16).cast(), turn(_mm_shuffle_epi8(high, digits)));
+            }
+        }
+        tally
+    }
+
+    #[inline(always)]
+    fn lift(self, place: usize) -> (Self, Entry) {
+        // SAFETY: see above.
+        unsafe {
+            let places = _mm512_load_si512(LIFTED[place % TOP].0.as_ptr().cast());
+            let words = _mm512_cvtepi64_epi16(places);
+            let entries = _mm_permutexvar_epi16(words, self.1);
+            (Self(_mm512_permutexvar_epi64(places, self.0), entries), _mm_extract_epi16::<0>(entries) as Entry)
+        }
+    }
+
+    #[inline(always)]
+    fn push(self, line: u64, entry: Entry) -> Self {
+        // SAFETY: see above.
+        unsafe {
+            let lines = _mm512_alignr_epi64::<7>(self.0, _mm512_set1_epi64(line as i64));
+            Self(lines, _mm_alignr_epi8::<14>(self.1, _mm_set1_epi16(entry as i16)))
+        }
+    }
+
+    #[inline(always)]
+    fn last(self) -> Option<(u64, Entry)> {
+        // SAFETY: see above.
+        let (line, entry) = unsafe {
+            let lines = _mm512_extracti64x2_epi64::<3>(self.0);
+            (_mm_extract_epi64::<1>(lines) as u64, _mm_extract_epi16::<7>(self.1) as Entry)
+        };
+        (line != u64::MAX).then_some((line, entry))
+    }
+}
+
+/// For each place where each is found once the one there is on top.
+static LIFTED: [Aligned<[u64; TOP]>; TOP] = {
+    let mut all = [const { Aligned([0; TOP]) }; TOP];
+    let mut lifted = 0;
+    while lifted < TOP {
+        let mut place = 1;
+        all[lifted].0[0] = lifted as u64;
+        while place < TOP {
+            all[lifted].0[place] = (place - (place <= lifted) as usize) as u64;
+            place += 1;
+        }
+        lifted += 1;
+    }
+    all
+};
 
 /// Vectors, all ones where something is to go. Masks in registers would do as well, but the compiler makes stores under
 /// such a mask of them, and loads have to wait for those.
