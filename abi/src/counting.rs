@@ -13,9 +13,11 @@
 //! Before a call through a pointer it tells the runtime the target, which has further slots for them.
 //!
 //! What a slot's count stands for is said by its terms: it contributes `amount` times the count to the counter of that
-//! name. All figures of a program are such sums.
+//! name, at the place in the source that the term's part has. All figures of a program are such sums.
 
 use core::ffi::c_char;
+
+use crate::Places;
 
 /// `extern "C" fn() -> *mut u64`: the calling thread's slots, for a thread that has none yet.
 pub const SLOTS_SYMBOL: &str = "bf_slots";
@@ -42,14 +44,20 @@ pub struct Counting {
     pub base: u64,
     /// What each slot stands for.
     pub slots: *const Slot,
-    /// The terms of the first slot, then those of the second, and so on.
+    /// The parts of the first slot, then those of the second, and so on.
+    pub parts: *const Part,
+    /// The terms of the first part, then those of the second, and so on.
     pub terms: *const Term,
     /// The functions that slots name by index.
     pub functions: *const Function,
     /// NUL-terminated strings, one after the other; the tables name each by the offset of its first byte.
     pub strings: *const c_char,
+    /// What parts name sites of.
+    pub places: *const Places,
     /// Number of `slots`, at most [`MAX_SLOTS`].
     pub n_slots: u32,
+    /// Number of `parts`.
+    pub n_parts: u32,
     /// Number of `terms`.
     pub n_terms: u32,
     /// Number of `functions`.
@@ -58,8 +66,6 @@ pub struct Counting {
     pub n_strings: u32,
     /// [`Counting::ONLY`] and [`Counting::EVERY_BLOCK`], or 0.
     pub flags: u32,
-    /// Zero.
-    pub reserved: u32,
 }
 
 impl Counting {
@@ -79,6 +85,16 @@ pub struct Slot {
     pub block: u32,
     /// Source line of its first instruction; 0 if unknown.
     pub line: u32,
+    /// Number of its parts.
+    pub n_parts: u32,
+}
+
+/// What of a slot is at one place in the source.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// 1-based index into the sites of [`Counting::places`], which have no columns here.
+    pub site: u32,
     /// Number of its terms.
     pub n_terms: u32,
 }

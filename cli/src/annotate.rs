@@ -8,7 +8,6 @@ use crate::{
     output::{number, print, remark, row},
 };
 use bf_postproc::{
-    Answer,
     attribution::{Attribution, Figures},
     source::{self, Frame},
 };
@@ -36,8 +35,9 @@ struct Annotated {
     /// The file's text; none if it cannot be read.
     #[serde(skip)]
     source: Option<Vec<String>>,
+    /// Figures that the text has as columns.
     #[serde(skip)]
-    levels: Vec<String>,
+    columns: Vec<String>,
 }
 
 /// A line with figures.
@@ -78,7 +78,8 @@ pub fn command(arguments: &AnnotateArguments) -> Result<(), Failure> {
     let input = Input { profiles, each: false, salvage: arguments.salvage };
     let mut all = Vec::new();
     for loaded in input::load(&input)? {
-        let (attribution, machine) = by::attribution(&loaded, &arguments.hierarchy)?;
+        let (attribution, machine) = by::counted(&loaded, &arguments.hierarchy)?;
+        let attribution = attribution.with_counters(&loaded.profile, &arguments.hierarchy.tags);
         let files = attribution.files();
         let mut names = Vec::new();
         for path in &sources {
@@ -87,8 +88,9 @@ pub fn command(arguments: &AnnotateArguments) -> Result<(), Failure> {
         if names.is_empty() {
             // The file with most to show.
             let rank = |name: &&String| {
-                let levels = &files[*name].levels;
-                levels.last().map_or(0, |level| level.misses[0] + level.misses[1])
+                let Figures { levels, counters, .. } = &files[*name];
+                let misses = levels.last().map(|level| level.misses[0] + level.misses[1]);
+                misses.unwrap_or_else(|| counters.iter().sum())
             };
             let worst = files.keys().max_by_key(rank);
             let none = "nothing is attributed to a source file; compile with -g".to_owned();
@@ -98,6 +100,8 @@ pub fn command(arguments: &AnnotateArguments) -> Result<(), Failure> {
             let given = sources.iter().find(|path| name.ends_with(&*path.to_string_lossy()));
             let mut annotated = annotate(&attribution, name, given.map_or(Path::new(name), |path| path));
             (annotated.profiles, annotated.machine) = (loaded.names(), machine.clone());
+            arguments.show.iter().try_for_each(|figure| by::known(figure, &annotated.totals))?;
+            annotated.columns.extend(arguments.show.iter().cloned());
             all.push(annotated);
         }
     }
@@ -144,49 +148,61 @@ fn annotate(attribution: &Attribution<'_>, file: &str, path: &Path) -> Annotated
     let lines = attribution.lines(file);
     let mut in_file = Figures::none(answer.levels.len());
     lines.values().for_each(|line| in_file.add(&line.figures));
+    let named = |figures: &Figures| Named::new(figures, attribution);
+    let misses = answer.levels.iter().map(|level| format!("{}.misses", level.name));
+    let columns =
+        [REFERENCES.to_owned()].into_iter().chain(misses).filter(|_| !answer.levels.is_empty()).collect::<Vec<_>>();
+    let usual = || by::USUAL.iter().map(|name| (*name).to_owned()).collect();
+    let columns = if columns.is_empty() { usual() } else { columns };
     let text = |line: u32| source.as_ref()?.get((line as usize).checked_sub(1)?).cloned();
     let line = |(line, found): (u32, source::Line)| Line {
         line,
         source: text(line),
-        figures: Named::new(&found.figures, answer),
-        ways: found
-            .ways
-            .into_iter()
-            .map(|(frames, figures)| Way { frames, figures: Named::new(&figures, answer) })
-            .collect(),
-        objects: accessed(found.objects, answer),
+        figures: named(&found.figures),
+        ways: found.ways.into_iter().map(|(frames, figures)| Way { frames, figures: named(&figures) }).collect(),
+        objects: accessed(found.objects, attribution),
     };
     Annotated {
         schema: "bf.annotate/1",
         profiles: Vec::new(),
         machine: None,
         file: file.to_owned(),
-        totals: Named::new(&bf_postproc::attribution::totals(answer), answer),
-        in_file: Named::new(&in_file, answer),
+        totals: named(&attribution.totals()),
+        in_file: named(&in_file),
         lines: lines.into_iter().map(line).collect(),
-        levels: answer.levels.iter().map(|level| level.name.clone()).collect(),
+        columns,
         source,
     }
 }
 
-fn accessed(objects: BTreeMap<String, Figures>, answer: &Answer) -> Vec<Accessed> {
+fn accessed(objects: BTreeMap<String, Figures>, attribution: &Attribution<'_>) -> Vec<Accessed> {
     let misses = |figures: &Figures| figures.levels.last().map_or(0, |level| level.misses.iter().sum::<u64>());
     let mut objects: Vec<_> = objects.into_iter().collect();
     objects.sort_by_key(|(_, figures)| std::cmp::Reverse((misses(figures), figures.references)));
-    objects.into_iter().map(|(object, figures)| Accessed { object, figures: Named::new(&figures, answer) }).collect()
+    objects
+        .into_iter()
+        .map(|(object, figures)| Accessed { object, figures: Named::new(&figures, attribution) })
+        .collect()
 }
 
-/// Columns of figures: references, then misses of each level.
-fn columns(annotated: &Annotated, figures: &Named) -> Vec<String> {
-    let references = figures.get("load_references") + figures.get("store_references");
-    let misses = annotated.levels.iter().map(|level| figures.get(&format!("{level}.misses")));
-    [references].into_iter().chain(misses).map(number).collect()
+/// The column of loads and stores together, which JSON has apart.
+const REFERENCES: &str = "references";
+
+/// The figures of the columns; `None` if all of them are 0.
+fn columns(annotated: &Annotated, figures: &Named) -> Option<Vec<String>> {
+    let count = |name: &String| match name.as_str() {
+        REFERENCES => figures.get("load_references") + figures.get("store_references"),
+        name => figures.get(name),
+    };
+    let counts: Vec<_> = annotated.columns.iter().map(count).collect();
+    counts.iter().any(|&count| count > 0).then(|| counts.into_iter().map(number).collect())
 }
 
 fn text(annotated: &Annotated, whole: bool) -> String {
-    let mut heads = vec!["references".to_owned()];
-    heads.extend(annotated.levels.iter().map(|level| format!("{level} misses")));
-    let totals = columns(annotated, &annotated.totals);
+    let heads: Vec<_> = annotated.columns.iter().map(|name| name.replace(['.', '_'], " ")).collect();
+    let none = || vec!["0".to_owned(); heads.len()];
+    let columns = |figures| columns(annotated, figures);
+    let totals = columns(&annotated.totals).unwrap_or_else(none);
     let widths: Vec<_> = heads.iter().zip(&totals).map(|(head, total)| head.len().max(total.len())).collect();
     let figures = |cells: &[String]| {
         let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
@@ -200,16 +216,16 @@ fn text(annotated: &Annotated, whole: bool) -> String {
     text += "\n";
     text += &line(&figures(&heads), "line", &annotated.file);
     text += &line(&figures(&totals), "", "the whole program");
-    text += &line(&figures(&columns(annotated, &annotated.in_file)), "", "this file");
+    text += &line(&figures(&columns(&annotated.in_file).unwrap_or_else(none)), "", "this file");
+    let shown: BTreeMap<u32, (&Line, Vec<String>)> =
+        annotated.lines.iter().filter_map(|found| Some((found.line, (found, columns(&found.figures)?)))).collect();
     let last = annotated.source.as_ref().map_or(0, |source| source.len() as u32);
-    let last = annotated.lines.last().map_or(last, |line| last.max(line.line));
+    let last = shown.keys().last().map_or(last, |&line| last.max(line));
     let mut before = 0;
     for number in 0..=last {
-        let found = annotated.lines.binary_search_by_key(&number, |line| line.line).ok().map(|at| &annotated.lines[at]);
-        let near = |line: &&Line| line.line.abs_diff(number) <= CONTEXT && line.line > 0;
-        let shown = found.is_some()
-            || number > 0 && annotated.source.is_some() && (whole || annotated.lines.iter().any(|line| near(&line)));
-        if !shown {
+        let near = || shown.range(number.saturating_sub(CONTEXT).max(1)..=number + CONTEXT).next().is_some();
+        let is_shown = shown.contains_key(&number) || number > 0 && annotated.source.is_some() && (whole || near());
+        if !is_shown {
             continue;
         }
         if number > before + 1 {
@@ -218,12 +234,13 @@ fn text(annotated: &Annotated, whole: bool) -> String {
         before = number;
         let source = annotated.source.as_ref().and_then(|source| source.get((number as usize).checked_sub(1)?));
         let source = source.map_or(if number == 0 { "(line unknown)" } else { "" }, String::as_str);
-        let Some(found) = found else {
+        let Some((found, cells)) = shown.get(&number) else {
             text += &line(&blank, &number.to_string(), source);
             continue;
         };
-        text += &line(&figures(&columns(annotated, &found.figures)), &number.to_string(), source);
+        text += &line(&figures(cells), &number.to_string(), source);
         for way in found.ways.iter().filter(|way| found.ways.len() > 1 || way.frames.len() > 1) {
+            let Some(cells) = columns(&way.figures) else { continue };
             let calls: Vec<_> = way.frames[1..]
                 .iter()
                 .map(|frame| format!("inlined at {} in {}", place(&frame.file, frame.line), frame.function))
@@ -231,10 +248,11 @@ fn text(annotated: &Annotated, whole: bool) -> String {
             let function = way.frames.first().map_or("", |frame| frame.function.as_str());
             let way_text =
                 if calls.is_empty() { format!("| {function}") } else { format!("| {function}, {}", calls.join(", ")) };
-            text += &line(&figures(&columns(annotated, &way.figures)), "", &way_text);
+            text += &line(&figures(&cells), "", &way_text);
         }
         for accessed in found.objects.iter().take(MOST_OBJECTS) {
-            text += &line(&figures(&columns(annotated, &accessed.figures)), "", &format!("| in {}", accessed.object));
+            let Some(cells) = columns(&accessed.figures) else { continue };
+            text += &line(&figures(&cells), "", &format!("| in {}", accessed.object));
         }
     }
     text

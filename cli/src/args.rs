@@ -136,6 +136,9 @@ pub struct AnnotateArguments {
     /// Show whole files, not only what is near lines with figures
     #[arg(long)]
     pub whole: bool,
+    /// Further columns of the text: counters or other figures, as JSON names them
+    #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
+    pub show: Vec<String>,
     /// Use the intact parts of damaged profiles
     #[arg(long)]
     pub salvage: bool,

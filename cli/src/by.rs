@@ -4,12 +4,12 @@ use crate::{
     args::{Format, ReportArguments},
     failure::Failure,
     input::{self, Loaded},
-    output::{number, percent, print, row, shortened, table},
+    output::{number, percent, print, remark, row, shortened, table},
     query,
 };
 use bf_postproc::{
-    Answer, Query,
-    attribution::{Attribution, By, Figures, Key, Memory, attribute, totals},
+    Query,
+    attribution::{Attribution, By, Figures, Key, Memory, attribute, not_by_place},
     counters,
 };
 use bf_profile::{CountedFunction, Profile};
@@ -60,9 +60,9 @@ impl Serialize for Named {
 }
 
 impl Named {
-    /// The figures of one row of an answer.
-    pub fn new(figures: &Figures, answer: &Answer) -> Self {
-        Self(figures.named(answer).collect())
+    /// The figures of one row.
+    pub fn new(figures: &Figures, attribution: &Attribution<'_>) -> Self {
+        Self(attribution.named(figures).collect())
     }
 
     /// A figure; 0 for one that is not there.
@@ -99,11 +99,38 @@ pub fn attribution<'a>(
     Ok((attribute(&loaded.profile, &Query { levels, tags: hierarchy.tags.clone(), ..Query::default() })?, label))
 }
 
-fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Breakdown, Failure> {
-    if by == By::Function && loaded.profile.processes.iter().all(|process| process.line_sizes().next().is_none()) {
-        return counted(loaded, arguments);
+/// The same where the caches' part may be missing, as long as something was counted.
+pub fn counted<'a>(
+    loaded: &'a Loaded,
+    hierarchy: &crate::args::Hierarchy,
+) -> Result<(Attribution<'a>, Option<String>), Failure> {
+    let processes = &loaded.profile.processes;
+    let nothing_recorded = processes.iter().all(|process| process.line_sizes().next().is_none());
+    let counted = processes.iter().any(|process| !process.counters.items.is_empty());
+    match not_by_place(&loaded.profile) {
+        Some(process) if counted => {
+            remark(&format!(
+                "{} recorded no references by place, so there are only counters; compile with -bf-by-func, or set BF_BY_PLACE=1 when it runs",
+                process.meta.executable
+            ));
+            Ok((Attribution::default(), None))
+        }
+        None if counted && nothing_recorded => Ok((Attribution::default(), None)),
+        None if nothing_recorded => Err(Failure::Failed("nothing was recorded or counted in this run".to_owned())),
+        _ => attribution(loaded, hierarchy),
     }
-    let (attribution, machine) = attribution(loaded, &arguments.hierarchy)?;
+}
+
+fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Breakdown, Failure> {
+    let (profile, tags) = (&loaded.profile, &arguments.hierarchy.tags);
+    let (attribution, machine) = match by {
+        By::Object => attribution(loaded, &arguments.hierarchy)?,
+        By::Function => counted(loaded, &arguments.hierarchy)?,
+        By::Line | By::Loop => {
+            let (attribution, machine) = counted(loaded, &arguments.hierarchy)?;
+            (attribution.with_counters(profile, tags), machine)
+        }
+    };
     let answer = &attribution.answer;
     if let Some(process) = attribution.without_objects().filter(|_| by == By::Object) {
         return Err(Failure::Failed(format!(
@@ -112,17 +139,17 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
         )));
     }
     let memory = if by == By::Object { attribution.memory() } else { BTreeMap::new() };
-    let mut totals = Named::new(&totals(answer), answer);
+    let mut totals = Named::new(&attribution.totals(), &attribution);
     let rows = attribution.by(by).into_iter();
     let item = |(key, figures)| {
         let memory = memory.get(&key).copied();
-        Item { key, memory, figures: Named::new(&figures, answer) }
+        Item { key, memory, figures: Named::new(&figures, &attribution) }
     };
     let mut items: Vec<_> = rows.map(item).collect();
     if by == By::Function {
-        add_counters(&loaded.profile, &arguments.hierarchy.tags, &mut totals, &mut items);
+        add_counters(profile, tags, &mut totals, &mut items);
     }
-    let last = answer.levels.last().map_or_else(String::new, |level| format!("{}.misses", level.name));
+    let last = answer.levels.last().map_or_else(|| "instructions".to_owned(), |level| format!("{}.misses", level.name));
     let sort = figure(arguments, last, &totals)?;
     let rank = |item: &Item| {
         let count = |name| std::cmp::Reverse(item.figures.get(name));
@@ -133,7 +160,7 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
         schema: "bf.report/1",
         profiles: loaded.names(),
         machine,
-        tags: arguments.hierarchy.tags.clone(),
+        tags: tags.clone(),
         by,
         sort,
         totals,
@@ -145,34 +172,17 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
 /// The figure to sort by: the one asked for, which must be there, or the usual one.
 pub fn figure(arguments: &ReportArguments, usual: String, totals: &Named) -> Result<String, Failure> {
     let sort = arguments.sort.clone().unwrap_or(usual);
-    if totals.0.iter().any(|(name, _)| *name == sort) {
-        return Ok(sort);
-    }
-    let names: Vec<_> = totals.0.iter().map(|(name, _)| name.as_str()).collect();
-    Err(Failure::Usage(format!("there is no figure `{sort}`; there are {}", names.join(", "))))
+    known(&sort, totals)?;
+    Ok(sort)
 }
 
-/// The breakdown of a run that counted and kept no reuse distances.
-fn counted(loaded: &Loaded, arguments: &ReportArguments) -> Result<Breakdown, Failure> {
-    let tags = &arguments.hierarchy.tags;
-    let (mut totals, mut items) = (Named::default(), Vec::new());
-    add_counters(&loaded.profile, tags, &mut totals, &mut items);
-    if totals.0.is_empty() {
-        return Err(Failure::Failed("nothing was recorded or counted in this run".to_owned()));
+/// Refuses a figure that is not there.
+pub fn known(figure: &str, totals: &Named) -> Result<(), Failure> {
+    if totals.0.iter().any(|(name, _)| *name == figure) {
+        return Ok(());
     }
-    let sort = figure(arguments, "instructions".to_owned(), &totals)?;
-    items.sort_by_cached_key(|item| std::cmp::Reverse(item.figures.get(&sort)));
-    Ok(Breakdown {
-        schema: "bf.report/1",
-        profiles: loaded.names(),
-        machine: None,
-        tags: tags.clone(),
-        by: By::Function,
-        sort,
-        totals,
-        items,
-        levels: Vec::new(),
-    })
+    let names: Vec<_> = totals.0.iter().map(|(name, _)| name.as_str()).collect();
+    Err(Failure::Usage(format!("there is no figure `{figure}`; there are {}", names.join(", "))))
 }
 
 /// Adds what functions executed to the rows of functions, and a row for each function that has none.
@@ -245,9 +255,11 @@ pub fn name(key: &Key, memory: Option<Memory>, by: By) -> String {
     }
 }
 
+/// The counters that tables have where there is nothing else.
+pub const USUAL: [&str; 7] = ["entries", "instructions", "loads", "stores", "flops", "int_ops", "calls"];
+
 /// The counters that stand in the table: the one that it is sorted by, and the usual ones where there is nothing else.
 fn shown_counters(breakdown: &Breakdown) -> Vec<&str> {
-    const USUAL: [&str; 7] = ["entries", "instructions", "loads", "stores", "flops", "int_ops", "calls"];
     let sort = breakdown.sort.as_str();
     let is_counter = !sort.contains('.') && !sort.ends_with("_references");
     let mut shown = if breakdown.levels.is_empty() { USUAL.to_vec() } else { Vec::new() };

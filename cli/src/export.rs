@@ -35,7 +35,8 @@ pub fn command(arguments: &ExportArguments) -> Result<(), Failure> {
         return Err(Failure::Usage("--each would write several exports into one file: export one by one".to_owned()));
     }
     let Some(loaded) = all.pop() else { return Ok(()) };
-    let (attribution, machine) = by::attribution(&loaded, &arguments.hierarchy)?;
+    let (attribution, machine) = by::counted(&loaded, &arguments.hierarchy)?;
+    let attribution = attribution.with_counters(&loaded.profile, &arguments.hierarchy.tags);
     let facts = Facts {
         schema: "bf.export/1",
         profiles: loaded.names(),

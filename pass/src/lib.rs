@@ -137,7 +137,8 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     let mut counter = (!options.no_counters).then(new_counter);
     for function in &functions {
         // All plans are made before anything is changed.
-        let plan = counter.as_ref().map_or_else(count::Plan::default, |counter| counter.plan(*function));
+        let plan =
+            counter.as_ref().map_or_else(count::Plan::default, |counter| counter.plan(*function, tables.places()));
         let segments = if options.counters_only { Vec::new() } else { cutter.segments(*function) };
         if !segments.is_empty() || !plan.is_empty() {
             emitter.keep_allocas_in_entry(*function);
@@ -155,9 +156,9 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
         counts.segments += segments.len();
     }
     visible_names(module, &functions).into_iter().for_each(|name| tables.add_function(name));
-    tables.finish(options, &builder);
+    let places = tables.finish(options, &builder);
     if let Some(counter) = counter {
-        counter.finish(options, &builder);
+        counter.finish(options, &builder, places);
     }
     counts
 }

@@ -31,6 +31,13 @@ impl<T: Copy + Eq + Hash> Table<T> {
     }
 }
 
+/// Whether places on one line are told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Columns {
+    Apart,
+    Together,
+}
+
 /// The tables while they grow.
 pub(crate) struct Places {
     module: Module,
@@ -40,8 +47,8 @@ pub(crate) struct Places {
     functions: Table<Function>,
     sites: Table<Site>,
     loops: Table<Loop>,
-    /// Of the function at hand: what was found already.
-    known: HashMap<(Option<Location>, Option<llvm::Loop>), u32>,
+    /// Of the function at hand: what was found already, with columns and without.
+    known: HashMap<(Option<Location>, Option<llvm::Loop>, Columns), u32>,
     known_loops: HashMap<llvm::Loop, u32>,
     current: Option<Value>,
 }
@@ -64,35 +71,53 @@ impl Places {
 
     /// The site of an instruction, from 1 up. Asked before its function is changed.
     pub(crate) fn site(&mut self, function: Value, instruction: Value) -> u32 {
+        self.find(function, instruction, Columns::Apart)
+    }
+
+    /// The same without the column: all instructions of a line, of one inlined call and one loop, are at one site.
+    pub(crate) fn line(&mut self, function: Value, instruction: Value) -> u32 {
+        self.find(function, instruction, Columns::Together)
+    }
+
+    /// The site of the line that a function begins on, from 1 up.
+    pub(crate) fn beginning(&mut self, function: Value) -> u32 {
+        let number = self.compiled(function);
+        let Function { file, line, .. } = self.functions.all[number as usize];
+        let site = Site { function: number, file, line, column: 0, inlined_at: 0, innermost: 0 };
+        self.sites.add(site) + 1
+    }
+
+    fn find(&mut self, function: Value, instruction: Value, columns: Columns) -> u32 {
         if self.current != Some(function) {
             self.known.clear();
             self.known_loops.clear();
             self.current = Some(function);
         }
         let (location, innermost) = (instruction.location(), self.analyses.innermost_loop(instruction.block()));
-        if let Some(&known) = self.known.get(&(location, innermost)) {
+        if let Some(&known) = self.known.get(&(location, innermost, columns)) {
             return known;
         }
         let number = innermost.map_or(0, |innermost| self.loop_number(function, innermost));
-        let site = self.place(function, location, number);
-        self.known.insert((location, innermost), site);
+        let site = self.place(function, location, number, columns);
+        self.known.insert((location, innermost, columns), site);
         site
     }
 
     /// The site of a place within loop number `innermost`, from 1 up.
-    fn place(&mut self, function: Value, location: Option<Location>, innermost: u32) -> u32 {
+    fn place(&mut self, function: Value, location: Option<Location>, innermost: u32, columns: Columns) -> u32 {
         let Some(location) = location else {
             let number = self.compiled(function);
             let file = self.functions.all[number as usize].file;
             let site = Site { function: number, file, line: 0, column: 0, inlined_at: 0, innermost };
             return self.sites.add(site) + 1;
         };
-        let inlined_at = location.inlined_at().map_or(0, |call| self.place(function, Some(call), innermost));
+        let inlined_at = location.inlined_at();
+        let inlined_at = inlined_at.map_or(0, |call| self.place(function, Some(call), innermost, columns));
         let site = Site {
             function: self.written_in(function, location),
             file: self.string(location.file()),
             line: location.line(),
-            column: location.column(),
+            column: if columns == Columns::Apart { location.column() } else { 0 },
             inlined_at,
             innermost,
         };

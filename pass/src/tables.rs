@@ -75,8 +75,13 @@ impl Tables {
         })
     }
 
-    /// Completes the [`bf_abi::Module`] and adds a constructor that registers it.
-    pub(crate) fn finish(self, options: &Options, builder: &Builder) {
+    /// Where in the source things come from.
+    pub(crate) const fn places(&mut self) -> &mut Places {
+        &mut self.places
+    }
+
+    /// Completes the [`bf_abi::Module`] and adds a constructor that registers it. Gives its [`bf_abi::Places`].
+    pub(crate) fn finish(self, options: &Options, builder: &Builder) -> Value {
         let module = self.module;
         let number = |value: u32| module.int(32, value.into());
         let sizes: Vec<_> = options.line_sizes.iter().map(|size| number(*size)).collect();
@@ -85,6 +90,7 @@ impl Tables {
         } else {
             self.constant(module.array_of(module.int_type(32), &sizes))
         };
+        let places = self.places.finish(|value| self.constant(value));
         let zeros: Vec<_> = core::iter::repeat_n(number(0), 4).collect();
         let fields = [
             number(size_of::<bf_abi::Module>() as u32),
@@ -99,7 +105,7 @@ impl Tables {
             number(options.max_set_bits),
             number(options.max_ways),
             number(options.flags()),
-            self.places.finish(|value| self.constant(value)),
+            places,
             module.array_of(module.int_type(32), &zeros),
         ];
         let value = module.struct_of(&fields);
@@ -107,6 +113,7 @@ impl Tables {
         self.global.set_initializer(value);
         let symbol = CString::new(REGISTER_SYMBOL).unwrap_or_default();
         call_from_constructor(module, builder, c"bf.register", &symbol, self.global);
+        places
     }
 
     /// Names one after the other, each NUL-terminated.

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub const SCHEMA: &str = "bf.query/1";
 
 /// What a hierarchy did with the references of a profile.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Answer {
     /// [`SCHEMA`].
     pub schema: &'static str,

@@ -10,7 +10,7 @@ use crate::{
     spec::{Scope, Shape},
     stack::Level,
 };
-use bf_profile::{ItemLines, LineData, ObjectKind, Owner, Places, Process, Profile, objects::Object};
+use bf_profile::{Counters, ItemLines, LineData, ObjectKind, Owner, Places, Process, Profile, objects::Object};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,6 +21,8 @@ pub struct Figures {
     pub references: [u64; 2],
     /// For each level of the hierarchy.
     pub levels: Vec<LevelFigures>,
+    /// What was executed there, in the order of [`Attribution::counters`]; what is missing is zero.
+    pub counters: Vec<u64>,
 }
 
 /// The part of one level.
@@ -36,16 +38,18 @@ impl Figures {
     /// Nothing, of so many levels.
     #[must_use]
     pub fn none(levels: usize) -> Self {
-        Self { references: [0; 2], levels: vec![LevelFigures::default(); levels] }
+        Self { references: [0; 2], levels: vec![LevelFigures::default(); levels], counters: Vec::new() }
     }
 
     /// Adds those of another place.
     pub fn add(&mut self, other: &Self) {
         let more = other.columns();
         self.columns_mut().into_iter().zip(more).for_each(|(sum, more)| *sum += more);
+        self.counters.resize(self.counters.len().max(other.counters.len()), 0);
+        self.counters.iter_mut().zip(&other.counters).for_each(|(sum, more)| *sum += more);
     }
 
-    /// Every count, in a fixed order.
+    /// Every count of references and caches, in a fixed order.
     fn columns(&self) -> Vec<u64> {
         let levels = self.levels.iter().flat_map(|level| [level.misses[0], level.misses[1], level.writebacks]);
         self.references.into_iter().chain(levels).collect()
@@ -91,12 +95,14 @@ pub struct Part<'a> {
 }
 
 /// An answer with its parts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Attribution<'a> {
-    /// The whole.
+    /// The whole; without levels: nothing was asked but what was executed.
     pub answer: Answer,
     /// What it consists of.
     pub parts: Vec<Part<'a>>,
+    /// Names of the counters that the parts have beside the answer's figures: see [`Attribution::with_counters`].
+    pub counters: Vec<&'a str>,
 }
 
 /// The answer to a query and what of it is attributed to each item.
@@ -105,13 +111,13 @@ pub struct Attribution<'a> {
 /// Those of [`query`], and a process that was not recorded by place.
 pub fn attribute<'a>(profile: &'a Profile, asked: &Query) -> Result<Attribution<'a>, QueryError> {
     let answer = query(profile, asked)?;
+    if let Some(process) = not_by_place(profile) {
+        return Err(QueryError::NotByPlace(process.meta.executable.clone()));
+    }
     let shapes = query::shapes(profile, &asked.levels)?;
     let capacities = query::capacities(&shapes);
     let mut parts = Vec::new();
     for process in profile.processes.iter().filter(|process| process.line_sizes().next().is_some()) {
-        if process.items.is_empty() && process.meta.accesses > 0 {
-            return Err(QueryError::NotByPlace(process.meta.executable.clone()));
-        }
         let mut items: BTreeMap<u32, Figures> = BTreeMap::new();
         for (index, (shape, &capacity)) in shapes.iter().zip(&capacities).enumerate() {
             count(process, (index, shapes.len()), shape, capacity, &asked.tags, &mut items)?;
@@ -129,7 +135,14 @@ pub fn attribute<'a>(profile: &'a Profile, asked: &Query) -> Result<Attribution<
             parts.iter_mut().filter_map(|part| part.figures.columns_mut().into_iter().nth(column)).collect();
         apportion(&mut values, total);
     }
-    Ok(Attribution { answer, parts })
+    Ok(Attribution { answer, parts, counters: Vec::new() })
+}
+
+/// A process whose references were recorded, but not by place.
+#[must_use]
+pub fn not_by_place(profile: &Profile) -> Option<&Process> {
+    let recorded = |process: &&Process| process.line_sizes().next().is_some() && process.meta.accesses > 0;
+    profile.processes.iter().filter(recorded).find(|process| process.items.is_empty())
 }
 
 /// The figures of the whole.
@@ -142,6 +155,7 @@ pub fn totals(answer: &Answer) -> Figures {
     Figures {
         references: [answer.load_references, answer.store_references],
         levels: answer.levels.iter().map(level).collect(),
+        counters: Vec::new(),
     }
 }
 
@@ -312,7 +326,59 @@ pub struct Memory {
     pub peak_bytes: u64,
 }
 
-impl Attribution<'_> {
+impl<'a> Attribution<'a> {
+    /// Adds what was executed at each place, of what has one of these tags or of all if there are none: parts without
+    /// references. All counters that stand by themselves are there, and add up to [`crate::counters::totals`].
+    #[must_use]
+    pub fn with_counters(mut self, profile: &'a Profile, tags: &[String]) -> Self {
+        let totals = crate::counters::totals(profile, tags);
+        self.counters = totals.into_keys().filter(|name| crate::counters::family(name).is_none()).collect();
+        for process in &profile.processes {
+            let Counters { names, items, places, .. } = &process.counters;
+            // What a process has no places of is there as a whole.
+            let whole = items.iter().filter(|_| places.is_empty()).map(|item| (item.tag, None, &item.values));
+            let placed = places.iter().map(|place| (place.tag, place.site, &place.values));
+            let mut sites: BTreeMap<Option<u32>, Vec<u64>> = BTreeMap::new();
+            for (_, site, values) in placed.chain(whole).filter(|&(tag, ..)| query::is_wanted(process, tags, tag)) {
+                let sums = sites.entry(site).or_insert_with(|| vec![0; self.counters.len()]);
+                for &(name, value) in values {
+                    let name = names.get(name as usize).map(String::as_str);
+                    if let Some(at) = name.and_then(|name| self.counters.binary_search(&name).ok()) {
+                        sums[at] += value;
+                    }
+                }
+            }
+            self.parts.extend(sites.into_iter().map(|(site, counters)| Part {
+                process,
+                places: &process.places,
+                site,
+                merged: false,
+                object: None,
+                figures: Figures { counters, ..Figures::none(self.answer.levels.len()) },
+            }));
+        }
+        self
+    }
+
+    /// The figures of the whole, counters too.
+    #[must_use]
+    pub fn totals(&self) -> Figures {
+        let mut all = totals(&self.answer);
+        let counters = self
+            .parts
+            .iter()
+            .map(|part| Figures { counters: part.figures.counters.clone(), ..Figures::none(self.answer.levels.len()) });
+        counters.for_each(|part| all.add(&part));
+        all
+    }
+
+    /// Figures by name: those of [`Figures::named`] if caches were asked about, and every counter.
+    pub fn named<'b>(&'b self, figures: &'b Figures) -> impl Iterator<Item = (String, u64)> + 'b {
+        let caches = figures.named(&self.answer).filter(|_| !self.answer.levels.is_empty());
+        let values = figures.counters.iter().copied().chain(std::iter::repeat(0));
+        caches.chain(self.counters.iter().zip(values).map(|(name, value)| ((*name).to_owned(), value)))
+    }
+
     /// How much memory the objects took, by row.
     #[must_use]
     pub fn memory(&self) -> BTreeMap<Key, Memory> {

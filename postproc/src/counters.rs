@@ -79,6 +79,7 @@ mod tests {
                     .map(|&(tag, function, n)| CountItem { tag, function, values: vec![(0, n)] })
                     .collect(),
                 blocks: Vec::new(),
+                places: Vec::new(),
             },
             tags: vec![String::new(), "x".to_owned()],
             ..Process::default()

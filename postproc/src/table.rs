@@ -1,13 +1,14 @@
 //! All of an attribution as one flat table, for other programs: a row for each place, a column for each figure.
 
 use crate::{
-    attribution::{Attribution, Figures, totals},
+    attribution::{Attribution, Figures},
     source::frames,
 };
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// One place of one process.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Row {
     /// Base name of the executable.
     pub process: String,
@@ -52,17 +53,25 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table of an attribution, in the order of its parts.
+    /// The table of an attribution, in the order of its parts. Parts that only a column tells apart are one row.
     #[must_use]
     pub fn new(attribution: &Attribution<'_>) -> Self {
-        let answer = &attribution.answer;
-        let totals = totals(answer);
-        let counts = |figures: &Figures| figures.named(answer).map(|(_, count)| count).collect();
-        Self {
-            figures: totals.named(answer).map(|(name, _)| name).collect(),
-            rows: attribution.parts.iter().map(|part| (row(part), counts(&part.figures))).collect(),
-            totals: counts(&totals),
+        let totals = attribution.totals();
+        let counts = |figures: &Figures| attribution.named(figures).map(|(_, count)| count).collect();
+        let mut rows: Vec<(Row, Vec<u64>)> = Vec::new();
+        let mut known: HashMap<Row, usize> = HashMap::new();
+        for part in &attribution.parts {
+            let row = row(part);
+            let more: Vec<u64> = counts(&part.figures);
+            match known.get(&row) {
+                Some(&at) => rows[at].1.iter_mut().zip(more).for_each(|(sum, more)| *sum += more),
+                None => {
+                    known.insert(row.clone(), rows.len());
+                    rows.push((row, more));
+                }
+            }
         }
+        Self { figures: attribution.named(&totals).map(|(name, _)| name).collect(), rows, totals: counts(&totals) }
     }
 }
 

@@ -19,6 +19,7 @@ fn counting(mut profile: Profile, counts: &[(&str, u64)]) -> Profile {
         functions: vec![CountedFunction { name: "work".to_owned(), ..CountedFunction::default() }],
         items: vec![CountItem { tag: 0, function: 0, values: (0..).zip(counts.iter().map(|count| count.1)).collect() }],
         blocks: Vec::new(),
+        places: Vec::new(),
     };
     profile
 }

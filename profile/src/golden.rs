@@ -53,6 +53,12 @@ fn blocks_of_version_1_2() {
     assert_eq!(text(&profile), fs::read_to_string(path("v1.2-blocks.bfp.txt")).unwrap());
 }
 
+#[test]
+fn counters_by_place_of_version_1_2() {
+    let profile = read_file(path("v1.2-places.bfp")).unwrap();
+    assert_eq!(text(&profile), fs::read_to_string(path("v1.2-places.bfp.txt")).unwrap());
+}
+
 /// Every kind of section that a process can have.
 #[test]
 fn profile_of_version_1_2() {

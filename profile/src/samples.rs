@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::bins::bin_of;
 use crate::coherence::{ByPosition, Coherence, LineCoherence};
-use crate::counters::{BlockItem, CountItem, CountedFunction, Counters};
+use crate::counters::{BlockItem, CountItem, CountedFunction, Counters, PlaceItem};
 use crate::model::*;
 use crate::objects::{Object, Objects};
 use crate::patterns::{Patterns, Strides, Touched};
@@ -310,12 +310,18 @@ fn set_counts(pairs: &[(u64, u64)], bits: u32, max_ways: u32) -> Vec<u64> {
 fn counters() -> Counters {
     let function = |name: &str, line| CountedFunction { name: name.into(), file: "/src/größe.c".into(), line };
     let item = |tag, function, values| CountItem { tag, function, values };
+    let place = |tag, site, values| PlaceItem { tag, site, values };
     let block = |block, line, values| BlockItem { tag: 0, function: 0, block, line, values };
     Counters {
         names: vec!["calls_to/sqrt".into(), "flops".into(), "loads".into()],
         functions: vec![function("f", 3), function("main", 0)],
         items: vec![item(0, 0, vec![(1, 1 << 50), (2, 7)]), item(0, 1, vec![(0, 1 << 40)]), item(1, 0, vec![(2, 0)])],
         blocks: vec![block(0, 0, vec![(1, 1 << 50), (2, 3)]), block(7, 12, vec![(2, 4)])],
+        places: vec![
+            place(0, None, vec![(2, 3)]),
+            place(0, Some(0), vec![(1, 1 << 50), (2, 4)]),
+            place(1, Some(1), vec![]),
+        ],
     }
 }
 

@@ -127,8 +127,12 @@ impl Process {
         }
         let named = |tag: u32| (tag as usize) < self.tags.len();
         let counted = self.counters.items.iter().map(|item| item.tag);
-        let mut counted = counted.chain(self.counters.blocks.iter().map(|block| block.tag));
+        let counted = counted.chain(self.counters.blocks.iter().map(|block| block.tag));
+        let mut counted = counted.chain(self.counters.places.iter().map(|place| place.tag));
         ensure(counted.all(named), || "a counter's tag has no name".into())?;
+        let placed = |site: u32| (site as usize) < self.places.sites.len();
+        let sites = self.counters.places.iter().filter_map(|place| place.site);
+        ensure(sites.into_iter().all(placed), || "a counter's place is not known".into())?;
         within(|| "access patterns".into(), self.patterns.validate(self.tags.len(), self.places.sites.len()))
     }
 

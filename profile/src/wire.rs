@@ -289,13 +289,16 @@ impl Part for Objects {
 }
 
 impl Part for Counters {
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
 
     fn decode(version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
         let ((names, functions, items), used) = decode(bytes)?;
         // Version 1 had no blocks.
         let (blocks, more) = if version >= 2 { decode(&bytes[used..])? } else { Default::default() };
-        Ok((Self { names, functions, items, blocks }, used + more))
+        // Version 2 had no places.
+        let rest = &bytes[used + more..];
+        let (places, yet_more) = if version >= 3 { decode(rest)? } else { Default::default() };
+        Ok((Self { names, functions, items, blocks, places }, used + more + yet_more))
     }
 }
 

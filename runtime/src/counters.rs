@@ -1,10 +1,11 @@
 //! From counts of slots to the counters of a profile.
 
-use crate::called;
-use crate::slots::{self, Counted};
+use crate::places::Interned;
+use crate::slots::{self, Counted, Counts};
+use crate::{called, modules};
 use bf_abi::counting::Function;
 use bf_collect::Bucket;
-use bf_profile::{BlockItem, CountItem, CountedFunction, Counters};
+use bf_profile::{BlockItem, CountItem, CountedFunction, Counters, PlaceItem};
 use std::collections::BTreeMap;
 
 /// Prefix of the counters of calls into functions that the calling module does not define.
@@ -16,57 +17,143 @@ const CALLS_INDIRECT_TO: &str = "calls_indirect_to/";
 /// A function that no symbol names.
 const UNKNOWN: &str = "(unknown)";
 
-/// By tag and function: amounts by name of the counter.
-type Sums<'a> = BTreeMap<(u32, CountedFunction), BTreeMap<&'a str, i64>>;
+/// A function: name, file and line, as [`CountedFunction`] has them.
+type Name<'a> = (&'a str, &'a str, u32);
 
-/// By tag, function and block: a line, and amounts.
-type Blocks<'a> = BTreeMap<(u32, CountedFunction, u32), (u32, BTreeMap<&'a str, i64>)>;
+/// Amounts by name of the counter.
+type Amounts<'a> = BTreeMap<&'a str, i64>;
 
-/// Everything counted so far. Sums below zero, which only a reading in the middle of a branch can make, are zero.
+/// What was counted so far, by tag and function, and then by site, or block with its line.
+#[derive(Default)]
+struct Sums<'a> {
+    /// 1 + the number of a site; 0: unknown.
+    places: BTreeMap<(u32, Name<'a>, u32), Amounts<'a>>,
+    blocks: BTreeMap<(u32, Name<'a>, u32), (u32, Amounts<'a>)>,
+}
+
+/// Everything counted so far. Amounts below zero, which only a reading in the middle of a branch can make, are zero.
 pub fn collect() -> Counters {
     called::name();
-    let counts = slots::counts();
-    let callees: Vec<_> = counts
-        .targets
-        .iter()
-        .map(|target| format!("{CALLS_INDIRECT_TO}{}", target.name.as_deref().unwrap_or(UNKNOWN)))
-        .collect();
-    let (mut sums, mut blocks) = (Sums::new(), Blocks::new());
+    // Before the counts, in the order of locks.
+    modules::naming(|places| collected(&mut slots::counts(), places))
+}
+
+fn collected(counts: &mut Counts, table: &mut Interned) -> Counters {
+    let callee = |name: Option<&str>| format!("{CALLS_INDIRECT_TO}{}", name.unwrap_or(UNKNOWN));
+    let callees: Vec<_> = counts.targets.iter().map(|target| callee(target.name.as_deref())).collect();
+    let mut sites = Vec::new();
+    for module in &mut counts.modules {
+        let used = (module.first..module.first + module.slots.len())
+            .map(|slot| counts.totals.iter().any(|totals| totals.get(slot).is_some_and(|&count| count > 0)));
+        sites.push(module.sites(used, table));
+    }
+    let mut sums = Sums::default();
     let tagged = counts.totals.iter().enumerate().skip(usize::from(Bucket::FIRST.0));
     for (bucket, totals) in tagged {
         let tag = (bucket - usize::from(Bucket::FIRST.0)) as u32;
-        counts.modules.iter().for_each(|module| add(&mut sums, &mut blocks, module, tag, totals));
+        counts.modules.iter().zip(&sites).for_each(|(module, sites)| sums.add(module, sites, tag, totals));
         for (target, callee) in counts.targets.iter().zip(&callees) {
             let calls = totals.get(target.slot).copied().unwrap_or_default();
             let module = &counts.modules[target.module];
             let Some(function) = module.functions.get(target.function as usize).filter(|_| calls > 0) else { continue };
-            let sums = sums.entry((tag, counted(module, function))).or_default();
+            let sums = sums.places.entry((tag, counted(module, function), 0)).or_default();
             *sums.entry(callee).or_default() += calls.cast_signed();
         }
     }
-    let mut names: Vec<&str> = sums.values().flat_map(BTreeMap::keys).copied().collect();
-    names.sort_unstable();
-    names.dedup();
-    let mut functions: Vec<_> = sums.keys().map(|(_, function)| function.clone()).collect();
-    functions.sort();
-    functions.dedup();
-    let place = |name: &str| names.binary_search(&name).unwrap_or_default() as u32;
-    let number = |function: &CountedFunction| functions.binary_search(function).unwrap_or_default() as u32;
-    let amounts = |values: &BTreeMap<&str, i64>| {
-        values.iter().map(|(name, value)| (place(name), (*value).max(0).cast_unsigned())).collect()
-    };
-    let items = sums
-        .iter()
-        .map(|((tag, function), values)| CountItem { tag: *tag, function: number(function), values: amounts(values) })
-        .collect();
-    let blocks = blocks
-        .iter()
-        .map(|((tag, function, block), (line, values))| {
+    sums.counters()
+}
+
+impl Counted {
+    /// By index of a part: 1 + the number of its site, 0 for parts of slots that were not `used`.
+    fn sites(&mut self, used: impl Iterator<Item = bool>, table: &mut Interned) -> Vec<u32> {
+        let mut sites = Vec::with_capacity(self.parts.len());
+        for (slot, used) in self.slots.iter().zip(used) {
+            let parts = self.parts.iter().skip(sites.len()).take(slot.n_parts as usize);
+            let site = |part: &bf_abi::counting::Part| if used { table.line(&mut self.places, part.site) } else { 0 };
+            sites.extend(parts.map(site));
+        }
+        sites
+    }
+}
+
+impl<'a> Sums<'a> {
+    fn add(&mut self, module: &'a Counted, sites: &[u32], tag: u32, totals: &[u64]) {
+        let (mut parts, mut terms) = (module.parts.iter().zip(sites), module.terms.iter());
+        for (slot, number) in module.slots.iter().zip(module.first..) {
+            let count = totals.get(number).copied().unwrap_or_default();
+            let function = module.functions.get(slot.function as usize).filter(|_| count > 0);
+            let function = function.map(|function| counted(module, function));
+            for (part, &site) in parts.by_ref().take(slot.n_parts as usize) {
+                let terms = terms.by_ref().take(part.n_terms as usize);
+                let Some(function) = function else {
+                    terms.for_each(drop);
+                    continue;
+                };
+                let places = self.places.entry((tag, function, site)).or_default();
+                let block = (tag, function, slot.block);
+                let blocks = module
+                    .every_block
+                    .then(|| &mut self.blocks.entry(block).or_insert_with(|| (slot.line, Amounts::new())).1);
+                let mut all: Vec<_> = [places].into_iter().chain(blocks).collect();
+                for term in terms {
+                    let amount = i64::from(term.amount).wrapping_mul(count.cast_signed());
+                    for amounts in &mut all {
+                        let sum = amounts.entry(string(module, term.counter)).or_default();
+                        *sum = sum.wrapping_add(amount);
+                    }
+                }
+            }
+        }
+    }
+
+    fn counters(mut self) -> Counters {
+        let blocks = self.blocks.values_mut().map(|(_, amounts)| amounts);
+        let amounts = self.places.values_mut().chain(blocks).flat_map(BTreeMap::values_mut);
+        amounts.for_each(|amount| *amount = (*amount).max(0));
+        let mut names: Vec<&str> = self.places.values().flat_map(BTreeMap::keys).copied().collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut functions: Vec<_> = self.places.keys().map(|&(_, function, _)| function).collect();
+        functions.sort_unstable();
+        functions.dedup();
+        let place = |name: &str| names.binary_search(&name).unwrap_or_default() as u32;
+        let number = |function: &Name<'_>| functions.binary_search(function).unwrap_or_default() as u32;
+        let values = |amounts: &Amounts<'_>| -> Vec<(u32, u64)> {
+            amounts.iter().map(|(name, value)| (place(name), value.cast_unsigned())).collect()
+        };
+        let (mut items, mut places) =
+            (BTreeMap::<_, BTreeMap<u32, u64>>::new(), BTreeMap::<_, BTreeMap<u32, u64>>::new());
+        for ((tag, function, site), amounts) in &self.places {
+            let item = items.entry((*tag, number(function))).or_default();
+            let sums = places.entry((*tag, *site)).or_default();
+            for (name, value) in values(amounts) {
+                *item.entry(name).or_default() += value;
+                // What a program makes the names of would be too much.
+                if !names[name as usize].contains('/') {
+                    *sums.entry(name).or_default() += value;
+                }
+            }
+        }
+        let blocks = self.blocks.iter().map(|((tag, function, block), (line, amounts))| {
             let (tag, function, block, line) = (*tag, number(function), *block, *line);
-            BlockItem { tag, function, block, line, values: amounts(values) }
-        })
-        .collect();
-    Counters { names: names.into_iter().map(str::to_owned).collect(), functions, items, blocks }
+            BlockItem { tag, function, block, line, values: values(amounts) }
+        });
+        let blocks = blocks.collect();
+        let items = items.into_iter().map(|((tag, function), values)| CountItem {
+            tag,
+            function,
+            values: values.into_iter().collect(),
+        });
+        let places = places.into_iter().filter(|(_, values)| !values.is_empty()).map(|((tag, site), values)| {
+            PlaceItem { tag, site: site.checked_sub(1), values: values.into_iter().collect() }
+        });
+        let (items, places) = (items.collect(), places.collect());
+        let functions = functions
+            .iter()
+            .map(|&(name, file, line)| CountedFunction { name: name.to_owned(), file: file.to_owned(), line })
+            .collect();
+        Counters { names: names.into_iter().map(str::to_owned).collect(), functions, items, blocks, places }
+    }
 }
 
 /// Calls by callee that the calling module does not define.
@@ -81,34 +168,8 @@ pub fn indirect(counters: &Counters) -> impl Iterator<Item = (&str, u64)> {
     calls.filter(move |(name, _)| *name != UNKNOWN && !is_counted(name))
 }
 
-fn add<'a>(sums: &mut Sums<'a>, blocks: &mut Blocks<'a>, module: &'a Counted, tag: u32, totals: &[u64]) {
-    let mut terms = module.terms.as_slice();
-    for (slot, number) in module.slots.iter().zip(module.first..) {
-        let (mine, rest) = terms.split_at(terms.len().min(slot.n_terms as usize));
-        terms = rest;
-        let count = totals.get(number).copied().unwrap_or_default();
-        let Some(function) = module.functions.get(slot.function as usize).filter(|_| count > 0) else { continue };
-        let function = counted(module, function);
-        let block = (tag, function.clone(), slot.block);
-        let block = module.every_block.then(|| blocks.entry(block).or_insert_with(|| (slot.line, BTreeMap::new())));
-        let mut all: Vec<_> =
-            [sums.entry((tag, function)).or_default()].into_iter().chain(block.map(|(_, sums)| sums)).collect();
-        for term in mine {
-            let amount = i64::from(term.amount).wrapping_mul(count.cast_signed());
-            for sums in &mut all {
-                let sum = sums.entry(string(module, term.counter)).or_default();
-                *sum = sum.wrapping_add(amount);
-            }
-        }
-    }
-}
-
-fn counted(module: &Counted, function: &Function) -> CountedFunction {
-    CountedFunction {
-        name: string(module, function.name).to_owned(),
-        file: string(module, function.file).to_owned(),
-        line: function.line,
-    }
+fn counted<'a>(module: &'a Counted, function: &Function) -> Name<'a> {
+    (string(module, function.name), string(module, function.file), function.line)
 }
 
 /// The string at an offset.

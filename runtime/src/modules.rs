@@ -210,6 +210,11 @@ pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
     number
 }
 
+/// Gives `name` the table of places to add to.
+pub fn naming<R>(name: impl FnOnce(&mut Interned) -> R) -> R {
+    name(&mut lock(&KNOWN).places)
+}
+
 /// Where in the source what was recorded so far comes from; empty if nobody asked for that.
 pub fn places() -> Places {
     lock(&KNOWN).places.places().clone()

@@ -84,11 +84,12 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
     if snapshot.missing > 0 {
         log::remark(format!("{} stacks were busy at the end and are left out", snapshot.missing));
     }
-    // Nobody else names places.
+    let counters = counters::collect();
+    // Nobody else names places, but for counters.
     let named = process::config().by_item
         || snapshot.sharing.iter().any(|lines| !lines.lines.is_empty())
         || !patterns.strides.is_empty();
-    let mut places = if named { modules::places() } else { Places::default() };
+    let mut places = if named || !counters.places.is_empty() { modules::places() } else { Places::default() };
     let mut objects = bf_profile::Objects::default();
     if let Some(recorder) = process::recorder().filter(|_| named) {
         objects::name(&mut snapshot.sharing, recorder.session());
@@ -96,7 +97,6 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
             objects = objects::tables(recorder, &mut places);
         }
     }
-    let counters = counters::collect();
     Process {
         meta: Meta {
             elapsed_ns: identity.start.elapsed().as_nanos() as u64,

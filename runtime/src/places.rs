@@ -43,6 +43,12 @@ impl Copied {
         }
     }
 
+    /// Whether it is a copy of the same tables.
+    pub fn is_like(&self, other: &Self) -> bool {
+        (&self.strings, &self.functions, &self.sites, &self.loops)
+            == (&other.strings, &other.functions, &other.sites, &other.loops)
+    }
+
     fn string(&self, offset: u32) -> String {
         let rest = self.strings.get(offset as usize..).unwrap_or_default();
         let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
@@ -76,6 +82,8 @@ pub struct Interned {
 const MOST_LINES: usize = 4096;
 /// All items.
 const MOST_ITEMS: usize = 8192;
+/// Once there are so many sites, what is counted stands under whole functions.
+const MOST_COUNTED: usize = 1 << 15;
 
 impl Interned {
     pub const fn new() -> Self {
@@ -126,6 +134,24 @@ impl Interned {
         let item = self.add_item(Item { site: Some(site), merged: true });
         self.merged.insert(function, item);
         item
+    }
+
+    /// The number of the site that counters of a module's site stand under, from 1 up; 0 for one that is not in its tables.
+    pub fn line(&mut self, module: &mut Copied, number: u32) -> u32 {
+        if self.places.sites.len() < MOST_COUNTED {
+            return self.site(module, number);
+        }
+        let Some(mut outermost) = (number as usize).checked_sub(1) else { return 0 };
+        // A call that it was inlined at stands before it.
+        while let Some(call) = module.sites.get(outermost).and_then(|site| (site.inlined_at as usize).checked_sub(1))
+            && call < outermost
+        {
+            outermost = call;
+        }
+        let Some(&bf_abi::Site { function, .. }) = module.sites.get(outermost) else { return 0 };
+        let function = self.function(module, function);
+        let Function { file, .. } = self.places.functions[function as usize];
+        self.add_site(Site { function, file, ..Site::default() }) + 1
     }
 
     fn add_item(&mut self, item: Item) -> Number {

@@ -4,11 +4,12 @@
 //! the difference to the last reading belongs to the tag that was set in between.
 
 use crate::called::Call;
+use crate::places::Copied;
 use crate::process::lock;
 use crate::sink::Mode;
 use crate::{log, memory};
 use bf_abi::ABI_VERSION;
-use bf_abi::counting::{Counting, Function, MAX_SLOTS, Slot, Term};
+use bf_abi::counting::{Counting, Function, MAX_SLOTS, Part, Slot, Term};
 use bf_collect::Bucket;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::{ptr, slice};
@@ -54,11 +55,15 @@ pub struct Counted {
     /// Its slots.
     pub slots: Vec<Slot>,
     /// Of all its slots, one after the other.
+    pub parts: Vec<Part>,
+    /// Of all its parts, one after the other.
     pub terms: Vec<Term>,
     /// What slots name.
     pub functions: Vec<Function>,
     /// What terms and functions name.
     pub strings: Vec<u8>,
+    /// What parts name.
+    pub places: Copied,
 }
 
 /// A function that another called through a pointer.
@@ -155,16 +160,18 @@ pub unsafe fn register(counting: *mut Counting) {
     // - this version's layout, all of it present
     let counting = unsafe { &mut *counting };
     // SAFETY:
-    // - tables of as many elements as the counts say, of plain numbers
+    // - tables of as many elements as the counts say, of plain numbers; places as `Copied` wants them
     let mut counted = unsafe {
         Counted {
             address: (&raw const *counting) as usize,
             every_block: counting.flags & Counting::EVERY_BLOCK != 0,
             first: 0,
             slots: slice::from_raw_parts(counting.slots, counting.n_slots as usize).to_vec(),
+            parts: slice::from_raw_parts(counting.parts, counting.n_parts as usize).to_vec(),
             terms: slice::from_raw_parts(counting.terms, counting.n_terms as usize).to_vec(),
             functions: slice::from_raw_parts(counting.functions, counting.n_functions as usize).to_vec(),
             strings: slice::from_raw_parts(counting.strings.cast(), counting.n_strings as usize).to_vec(),
+            places: Copied::new(counting.places),
         }
     };
     let mut counts = counts();
@@ -172,8 +179,9 @@ pub unsafe fn register(counting: *mut Counting) {
     // A library that is loaded over and over goes on where it was.
     let address = counted.address;
     let known = counts.modules.iter_mut().find(|known| {
-        (&known.slots, &known.terms, &known.functions, &known.strings)
-            == (&counted.slots, &counted.terms, &counted.functions, &counted.strings)
+        (&known.slots, &known.parts, &known.terms, &known.functions, &known.strings)
+            == (&counted.slots, &counted.parts, &counted.terms, &counted.functions, &counted.strings)
+            && known.places.is_like(&counted.places)
     });
     if let Some(known) = known {
         counting.base = 8 * known.first as u64;

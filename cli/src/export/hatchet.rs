@@ -55,9 +55,8 @@ fn node_json(
         children.push(child);
         all.add(&figures);
     }
-    let mut metrics: Map<String, Value> =
-        own.named(&attribution.answer).map(|(name, count)| (name, count.into())).collect();
-    let inclusive = all.named(&attribution.answer).map(|(name, count)| (format!("{name} (inc)"), count.into()));
+    let mut metrics: Map<String, Value> = attribution.named(&own).map(|(name, count)| (name, count.into())).collect();
+    let inclusive = attribution.named(&all).map(|(name, count)| (format!("{name} (inc)"), count.into()));
     metrics.extend(inclusive);
     let frame = if file.is_empty() {
         json!({"name": function, "type": "function"})

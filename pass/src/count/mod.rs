@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::access::{Classifier, Length};
 use crate::llvm::{Analyses, Block, Builder, Instruction, Module, Value};
 use crate::options::Options;
+use crate::places::Places;
 use crate::vector::Lanes;
 use classify::Doing;
 pub(crate) use extra::Extra;
@@ -47,6 +48,20 @@ impl<const N: usize> From<[(&str, i64); N]> for Tally {
     }
 }
 
+/// Tallies by site.
+#[derive(Clone, Debug, Default)]
+struct Tallies(BTreeMap<u32, Tally>);
+
+impl Tallies {
+    fn at(&mut self, site: u32) -> &mut Tally {
+        self.0.entry(site).or_default()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.values().all(|tally| tally.terms().next().is_none())
+    }
+}
+
 /// What a slot counts up by.
 #[derive(Clone, Copy)]
 enum Quantity {
@@ -70,7 +85,7 @@ pub(crate) struct Slot {
     /// It counts in front of this instruction.
     before: Value,
     quantity: Quantity,
-    tally: Tally,
+    tallies: Tallies,
     /// Number of its block in the function.
     block: u32,
     /// Source line, 0 if unknown.
@@ -116,8 +131,8 @@ impl<'a> Counter<'a> {
     }
 
     /// What to count in a function, for [`Counter::write`]: nothing else may change it in between but other plans.
-    pub(crate) fn plan(&self, function: Value) -> Plan {
-        self.planner.plan(function)
+    pub(crate) fn plan(&self, function: Value, places: &mut Places) -> Plan {
+        self.planner.plan(function, places)
     }
 
     /// Writes the counting into a function; how many slots that took.
@@ -128,9 +143,9 @@ impl<'a> Counter<'a> {
         slots.len()
     }
 
-    /// Completes the tables.
-    pub(crate) fn finish(self, options: &Options, builder: &Builder) {
-        self.tables.finish(options, builder);
+    /// Completes the tables. `places` is where the sites are that plans were made with.
+    pub(crate) fn finish(self, options: &Options, builder: &Builder, places: Value) {
+        self.tables.finish(options, builder, places);
     }
 }
 
@@ -151,42 +166,50 @@ struct Ends {
     /// Its first stretch, and its last.
     first: usize,
     last: usize,
+    /// The site of its terminator.
+    site: u32,
     /// Whether control that enters it always leaves it at its end.
     goes_through: bool,
 }
 
 impl Planner {
-    fn plan(&self, function: Value) -> Plan {
+    fn plan(&self, function: Value, places: &mut Places) -> Plan {
         self.analyses.share_no_returns(function);
         let mut slots = Vec::new();
-        let ends: Vec<_> =
-            (0..).zip(function.blocks()).map(|(number, block)| self.block(block, number, &mut slots)).collect();
+        let mut site = |instruction| places.line(function, instruction);
+        let ends: Vec<_> = (0..)
+            .zip(function.blocks())
+            .map(|(number, block)| self.block(block, number, &mut slots, &mut site))
+            .collect();
         if let Some(entry) = ends.first() {
-            slots[entry.first].tally.add("entries", 1);
+            slots[entry.first].tallies.at(places.beginning(function)).add("entries", 1);
         }
         self.branches(&ends, &mut slots);
         self.loops(&ends, &mut slots);
-        slots.retain(|slot| slot.tally.terms().next().is_some());
+        slots.retain(|slot| !slot.tallies.is_empty());
         let calls = function.blocks().flat_map(Block::instructions).filter(|each| !each.is_marked(self.mark));
         Plan { slots, indirect: calls.filter(|call| classify::is_indirect_call(*call)).collect() }
     }
 
     /// The stretches of a block.
-    fn block(&self, block: Block, number: u32, slots: &mut Vec<Slot>) -> Ends {
+    fn block(&self, block: Block, number: u32, slots: &mut Vec<Slot>, site: &mut impl FnMut(Value) -> u32) -> Ends {
         let instructions: Vec<_> = block.instructions().collect();
         let begin = instructions.iter().position(|each| starts(*each)).unwrap_or(instructions.len() - 1);
-        let slot =
-            |before: Value, quantity, tally| Slot { before, quantity, tally, block: number, line: before.line() };
+        let slot = |before: Value, quantity, site: u32, tally: Tally| {
+            let tallies = Tallies(BTreeMap::from([(site, tally)]));
+            Slot { before, quantity, tallies, block: number, line: before.line() }
+        };
         let first = slots.len();
-        slots.push(slot(instructions[begin], Quantity::One, Tally::from([("blocks", 1)])));
+        slots.push(slot(instructions[begin], Quantity::One, site(instructions[begin]), Tally::from([("blocks", 1)])));
         let (mut last, mut goes_through) = (first, true);
         for (index, instruction) in instructions.iter().enumerate() {
             if instruction.is_marked(self.mark) {
                 continue;
             }
             let Doing { tally, more, .. } = classify::doing(&self.classifier, self.extra, *instruction);
-            slots[last].tally.add_all(&tally);
-            slots.extend(more.into_iter().map(|(quantity, tally)| slot(*instruction, quantity, tally)));
+            let place = site(*instruction);
+            slots[last].tallies.at(place).add_all(&tally);
+            slots.extend(more.into_iter().map(|(quantity, tally)| slot(*instruction, quantity, place, tally)));
             if may_not_return(&self.classifier, *instruction) {
                 goes_through = false;
                 let rest = &instructions[index + 1..];
@@ -194,11 +217,11 @@ impl Planner {
                     && !is_tail(*instruction, rest)
                 {
                     last = slots.len();
-                    slots.push(slot(*next, Quantity::One, Tally::default()));
+                    slots.push(slot(*next, Quantity::One, place, Tally::default()));
                 }
             }
         }
-        Ends { block, first, last, goes_through }
+        Ends { block, first, last, site: site(block.terminator()), goes_through }
     }
 
     /// Which way conditional branches go. Where a block can only be reached by one branch, the block tells.
@@ -218,14 +241,15 @@ impl Planner {
                 (None, Some(teller)) => ("branches_not_taken", "branches_taken", teller),
                 (None, None) => {
                     let Slot { block, line, .. } = slots[end.last];
-                    let (quantity, tally) = (Quantity::Flag(condition), Tally::default());
-                    slots.push(Slot { before: terminator, quantity, tally, block, line });
+                    let (quantity, tallies) = (Quantity::Flag(condition), Tallies::default());
+                    slots.push(Slot { before: terminator, quantity, tallies, block, line });
                     ("branches_taken", "branches_not_taken", slots.len() - 1)
                 }
             };
-            slots[teller].tally.add(way, 1);
-            slots[teller].tally.add(other, -1);
-            slots[end.last].tally.add(other, 1);
+            // At the branch, wherever the block is that tells.
+            slots[teller].tallies.at(end.site).add(way, 1);
+            slots[teller].tallies.at(end.site).add(other, -1);
+            slots[end.last].tallies.at(end.site).add(other, 1);
         }
     }
 

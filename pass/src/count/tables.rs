@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 
 use bf_abi::ABI_VERSION;
-use bf_abi::counting::{Counting, Function, MAX_SLOTS, REGISTER_COUNTING_SYMBOL, Slot, Term};
+use bf_abi::counting::{Counting, Function, MAX_SLOTS, Part, REGISTER_COUNTING_SYMBOL, Slot, Term};
 
 use crate::llvm::{Builder, Module, Type, Value};
 use crate::options::Options;
@@ -16,6 +16,7 @@ pub(crate) struct Tables {
     module: Module,
     global: Value,
     slots: Vec<Slot>,
+    parts: Vec<Part>,
     terms: Vec<Term>,
     functions: Vec<Function>,
     strings: Vec<u8>,
@@ -25,8 +26,8 @@ pub(crate) struct Tables {
 impl Tables {
     pub(crate) fn new(module: Module) -> Self {
         let global = module.add_private(c"bf.counting", counting_type(module));
-        let (slots, terms, functions) = (Vec::new(), Vec::new(), Vec::new());
-        Self { module, global, slots, terms, functions, strings: Vec::new(), offsets: HashMap::new() }
+        let (slots, parts, terms, functions) = Default::default();
+        Self { module, global, slots, parts, terms, functions, strings: Vec::new(), offsets: HashMap::new() }
     }
 
     /// The module's [`Counting`].
@@ -53,21 +54,28 @@ impl Tables {
         let described = Function { name: self.string(&function.name()), file: self.string(&file), line };
         let first = self.slots.len() as u32;
         for slot in slots {
-            let before = self.terms.len();
-            for (counter, amount) in slot.tally.terms() {
-                let counter = self.string(counter);
-                self.terms.extend(parts(amount).map(|amount| Term { counter, amount }));
+            let parts_before = self.parts.len();
+            for (&site, tally) in &slot.tallies.0 {
+                let before = self.terms.len();
+                for (counter, amount) in tally.terms() {
+                    let counter = self.string(counter);
+                    self.terms.extend(summands(amount).map(|amount| Term { counter, amount }));
+                }
+                let n_terms = (self.terms.len() - before) as u32;
+                if n_terms > 0 {
+                    self.parts.push(Part { site, n_terms });
+                }
             }
             let function = self.functions.len() as u32;
-            let n_terms = (self.terms.len() - before) as u32;
-            self.slots.push(Slot { function, block: slot.block, line: slot.line, n_terms });
+            let n_parts = (self.parts.len() - parts_before) as u32;
+            self.slots.push(Slot { function, block: slot.block, line: slot.line, n_parts });
         }
         self.functions.push(described);
         Some((self.functions.len() as u32 - 1, first))
     }
 
     /// Completes the [`Counting`] and adds a constructor that registers it.
-    pub(crate) fn finish(self, options: &Options, builder: &Builder) {
+    pub(crate) fn finish(self, options: &Options, builder: &Builder, places: Value) {
         let module = self.module;
         let number = |value: u32| module.int(32, value.into());
         let flag = |asked, flag| if asked { flag } else { 0 };
@@ -75,7 +83,8 @@ impl Tables {
             let numbers: Vec<_> = numbers.map(number).collect();
             constant(module, module.array_of(module.int_type(32), &numbers))
         };
-        let slots = self.slots.iter().flat_map(|slot| [slot.function, slot.block, slot.line, slot.n_terms]);
+        let slots = self.slots.iter().flat_map(|slot| [slot.function, slot.block, slot.line, slot.n_parts]);
+        let parts = self.parts.iter().flat_map(|part| [part.site, part.n_terms]);
         let terms = self.terms.iter().flat_map(|term| [term.counter, term.amount.cast_unsigned()]);
         let functions = self.functions.iter().flat_map(|function| [function.name, function.file, function.line]);
         let fields = [
@@ -83,15 +92,17 @@ impl Tables {
             number(ABI_VERSION),
             module.int(64, 8 * MAX_SLOTS),
             rows(&mut slots.into_iter()),
+            rows(&mut parts.into_iter()),
             rows(&mut terms.into_iter()),
             rows(&mut functions.into_iter()),
             constant(module, module.bytes(&self.strings)),
+            places,
             number(self.slots.len() as u32),
+            number(self.parts.len() as u32),
             number(self.terms.len() as u32),
             number(self.functions.len() as u32),
             number(self.strings.len() as u32),
             number(flag(options.counters_only, Counting::ONLY) | flag(options.every_block, Counting::EVERY_BLOCK)),
-            number(0),
         ];
         let value = module.struct_of(&fields);
         debug_assert!(value.ty() == counting_type(module));
@@ -102,7 +113,7 @@ impl Tables {
 }
 
 /// An amount as a sum of such as a term can hold.
-fn parts(mut amount: i64) -> impl Iterator<Item = i32> {
+fn summands(mut amount: i64) -> impl Iterator<Item = i32> {
     core::iter::from_fn(move || {
         let part = amount.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
         amount -= i64::from(part);
@@ -121,7 +132,8 @@ fn constant(module: Module, value: Value) -> Value {
 fn counting_type(module: Module) -> Type {
     let (number, word, pointer) = (module.int_type(32), module.int_type(64), module.pointer_type());
     module.struct_type(&[
-        number, number, word, pointer, pointer, pointer, pointer, number, number, number, number, number, number,
+        number, number, word, pointer, pointer, pointer, pointer, pointer, pointer, number, number, number, number,
+        number, number,
     ])
 }
 
@@ -139,15 +151,17 @@ mod tests {
                 offset_of!(Counting, abi_version),
                 offset_of!(Counting, base),
                 offset_of!(Counting, slots),
+                offset_of!(Counting, parts),
                 offset_of!(Counting, terms),
                 offset_of!(Counting, functions),
                 offset_of!(Counting, strings),
+                offset_of!(Counting, places),
                 offset_of!(Counting, n_slots),
+                offset_of!(Counting, n_parts),
                 offset_of!(Counting, n_terms),
                 offset_of!(Counting, n_functions),
                 offset_of!(Counting, n_strings),
                 offset_of!(Counting, flags),
-                offset_of!(Counting, reserved),
                 size_of::<Counting>(),
             ];
             assert_eq!(module.layout(counting_type(module)), expected);
@@ -157,14 +171,15 @@ mod tests {
     #[test]
     fn rows_are_numbers_one_after_the_other() {
         assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (16, 4));
+        assert_eq!((size_of::<Part>(), align_of::<Part>()), (8, 4));
         assert_eq!((size_of::<Term>(), align_of::<Term>()), (8, 4));
         assert_eq!((size_of::<Function>(), align_of::<Function>()), (12, 4));
     }
 
     #[test]
     fn large_amounts_are_sums() {
-        assert_eq!(parts(7).collect::<Vec<_>>(), [7]);
-        assert_eq!(parts(-1).collect::<Vec<_>>(), [-1]);
-        assert_eq!(parts(5 << 30).map(i64::from).sum::<i64>(), 5 << 30);
+        assert_eq!(summands(7).collect::<Vec<_>>(), [7]);
+        assert_eq!(summands(-1).collect::<Vec<_>>(), [-1]);
+        assert_eq!(summands(5 << 30).map(i64::from).sum::<i64>(), 5 << 30);
     }
 }

@@ -190,6 +190,7 @@ mod tests {
             functions: vec![CountedFunction::default()],
             items: vec![CountItem { tag: 0, function: 0, values: vec![(0, flops)] }],
             blocks: Vec::new(),
+            places: Vec::new(),
         };
         profile
     }

@@ -79,7 +79,7 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
             raw.clear();
             encode(&process.counters, &mut raw);
             encode(&"how often", &mut raw);
-            sections.section(Header { version: 3, ..header(Kind::Counters, index, 0) }, &raw).unwrap();
+            sections.section(Header { version: 4, ..header(Kind::Counters, index, 0) }, &raw).unwrap();
         }
         let mut raw = Vec::new();
         encode(places, &mut raw);

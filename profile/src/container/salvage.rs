@@ -154,6 +154,7 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
     if let Some(counters) = &mut parts.counters {
         counters.items.retain(|item| item.tag < MOST_TAGS);
         counters.blocks.retain(|block| block.tag < MOST_TAGS);
+        counters.places.retain(|place| place.tag < MOST_TAGS);
     }
     let counters = parts.counters.iter().flat_map(|counters| &counters.items).map(|item| item.tag);
     let tags = stacks.map(|stack| stack.tag).chain(slots).chain(counters).map(|tag| tag + 1).max().unwrap_or(0);
@@ -166,6 +167,16 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
     let mut process = parts.into_process();
     for tag in process.tags.len() as u32..tags {
         process.tags.push(if tag == 0 { String::new() } else { format!("tag-{tag}") });
+    }
+    if process
+        .counters
+        .places
+        .iter()
+        .filter_map(|place| place.site)
+        .any(|site| site as usize >= process.places.sites.len())
+    {
+        lost.push(format!("the counters by place of process {index} name places that are lost and are left out"));
+        process.counters.places.clear();
     }
     if process.patterns.validate(process.tags.len(), process.places.sites.len()).is_err() {
         lost.push(format!("the access patterns of process {index} name what is lost and are left out"));
