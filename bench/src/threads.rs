@@ -50,14 +50,14 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
     for name in &names {
         eprintln!("measuring {name}");
         let references = trace(name, args.references)?;
-        let subjects: Vec<_> = [(1, "its own")]
+        let subjects: Vec<_> = [(1, OWN)]
             .into_iter()
-            .chain(counts[1..].iter().flat_map(|&threads| [(threads, "their own"), (threads, "common")]))
+            .chain(counts[1..].iter().flat_map(|&threads| [APART, OWN, COMMON].map(|data| (threads, data))))
             .collect();
         let mut times = vec![Vec::new(); subjects.len()];
         for _ in 0..rounds {
             for (times, &(threads, data)) in times.iter_mut().zip(&subjects) {
-                times.push(measure(&references, threads, data == "common"));
+                times.push(measure(&references, threads, data));
             }
         }
         let middle =
@@ -70,27 +70,34 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
         }
     }
     println!(
-        "{processors} processors; private stacks of each thread, and from two threads on the stack of all:\n\n{table}"
+        "{processors} processors; private stacks of each thread, and from two threads on the stack of all, but for \"{APART}\": \
+         threads that have nothing to do with each other:\n\n{table}"
     );
     Ok(())
 }
 
-fn measure(references: &[Reference], threads: usize, common: bool) -> Times {
+/// What the threads work on, and whether there is a stack of all.
+const OWN: &str = "their own";
+const COMMON: &str = "common";
+const APART: &str = "apart";
+
+fn measure(references: &[Reference], threads: usize, data: &str) -> Times {
     let batches = |thread: u64| -> Vec<_> {
-        let apart = if common { 0 } else { thread << 40 };
+        let apart = if data == COMMON { 0 } else { thread << 40 };
         references.chunks(CHUNK).map(|part| batch(part, apart)).collect()
     };
     let work: Vec<_> = (0..threads as u64).map(batches).collect();
-    let session = Session::new(Config::default());
-    let slots: Vec<_> = (0..threads).map(|_| session.take_slot()).collect();
+    let sessions: Vec<_> =
+        (0..if data == APART { threads } else { 1 }).map(|_| Session::new(Config::default())).collect();
+    let slots: Vec<_> = sessions.iter().cycle().take(threads).map(|session| (session, session.take_slot())).collect();
     let start = Barrier::new(threads + 1);
     let (mut wall, mut cpu) = (0.0, 0.0);
     std::thread::scope(|scope| {
         let running: Vec<_> = work
             .iter()
             .zip(slots)
-            .map(|(batches, slot)| {
-                let (session, start) = (&session, &start);
+            .map(|(batches, (session, slot))| {
+                let start = &start;
                 scope.spawn(move || {
                     start.wait();
                     batches.iter().for_each(|batch| session.feed(slot, batch, Bucket::FIRST));

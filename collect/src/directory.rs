@@ -7,6 +7,7 @@ use std::collections::HashMap;
 const REGION_BITS: u32 = 10;
 const REGION: usize = 1 << REGION_BITS;
 const KNOWN: usize = 1024;
+const ENTERED: usize = 512;
 
 /// Who referenced a line.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,12 +27,15 @@ pub(crate) struct Directory {
     known: Box<[(u64, u32)]>,
     regions: HashMap<u64, u32>,
     users: Vec<Box<[Users]>>,
+    /// Of the chunk that is being entered, by the lowest bits of lines: line + 1, and the place + 1 of its last store there.
+    entered: Box<[(u64, Place)]>,
 }
 
 impl Directory {
     /// Knows nothing.
     pub(crate) fn new() -> Self {
-        Self { known: vec![(0, 0); KNOWN].into_boxed_slice(), regions: HashMap::new(), users: Vec::new() }
+        let (known, entered) = (vec![(0, 0); KNOWN], vec![(0, 0); ENTERED]);
+        Self { known: known.into(), regions: HashMap::new(), users: Vec::new(), entered: entered.into() }
     }
 
     #[inline]
@@ -69,14 +73,20 @@ impl Directory {
 
     /// `slot` makes the references of a chunk; adds the lines that others used before to `common`.
     pub(crate) fn enter_all(&mut self, chunk: Chunk<'_>, slot: u32, tracker: &mut Tracker, common: &mut Vec<u64>) {
-        let mut last = (u64::MAX, true);
+        self.entered.fill((0, 0));
         for (at, reference) in chunk.references.iter().enumerate() {
             let (line, store) = (reference.line(), reference.is_store());
-            let stored = || chunk.items.get(at).map_or(0, |item| item.0);
-            if (line != last.0 || store && !last.1) && self.enter(line, slot, store.then(stored), tracker) {
+            let stored = store.then(|| chunk.items.get(at).map_or(0, |item| item.0));
+            let entered = &mut self.entered[line as usize % ENTERED];
+            let place = stored.map_or(0, |place| place.saturating_add(1));
+            // To enter it once more would change nothing.
+            if entered.0 == line + 1 && (place == 0 || entered.1 == place) {
+                continue;
+            }
+            *entered = (line + 1, place);
+            if self.enter(line, slot, stored, tracker) {
                 common.push(line);
             }
-            last = (line, store);
         }
     }
 

@@ -3,9 +3,10 @@
 //! Batches go into one bounded lock-free queue, the *intake*; its order is the order of the global stacks, and the order in
 //! which slots take lines from each other. From there, once there is more than one slot, they are *sorted*, one after the
 //! other: which lines do other slots use too? Then they are dealt out to *lanes*: a lane is what must be analysed one
-//! after the other, the stacks of one slot (or the global ones), whole or for one line size. A batch with lines that
-//! others use is analysed while no other is, among those of slots, and in its turn. Whoever has time takes a batch off a lane that nobody works on: helper
-//! threads all the time, threads of the program when the intake is full, instead of waiting.
+//! after the other, the stacks of one slot (or the global ones), whole or for one line size. The global ones take of a
+//! batch what the slot's own made of it (its digests), so they come after those. A batch with lines that others use is
+//! analysed while no other is, among those of slots, and in its turn. Whoever has time takes a batch off a lane that
+//! nobody works on: helper threads all the time, threads of the program when the intake is full, instead of waiting.
 //!
 //! Concurrency: only [`Schedule`]'s lock orders anything; it is held for a few instructions at a time, and nothing is
 //! allocated under it, so a thread that runs out of memory never leaves it locked. A lane is worked on by whoever set
@@ -14,7 +15,7 @@
 use crate::batch::Batch;
 use crate::session::{Owner, try_until};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
-use bf_stack::Bucket;
+use bf_stack::{Bucket, Digest};
 use crossbeam_queue::ArrayQueue;
 use std::collections::VecDeque;
 use std::sync::{OnceLock, PoisonError};
@@ -37,6 +38,8 @@ pub(crate) struct Item {
     pub(crate) bucket: Bucket,
     /// By line size the lines that other slots used too, once the batch was sorted; empty before there is a second slot.
     pub(crate) common: OnceLock<Vec<Vec<u64>>>,
+    /// By part what its slot's stacks made of it, once they have: the global ones take it from there.
+    pub(crate) digests: Vec<OnceLock<Vec<Digest>>>,
 }
 
 impl Item {
@@ -124,6 +127,8 @@ struct Schedule {
 /// See the module's page.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
+    /// Of the stacks of a slot.
+    parts: usize,
     intake: ArrayQueue<Arc<Item>>,
     /// Emptied batches, with their memory.
     spare: ArrayQueue<Batch>,
@@ -153,6 +158,7 @@ impl Pipeline {
             steps: 0,
         };
         Self {
+            parts,
             intake: ArrayQueue::new(INTAKE),
             spare: ArrayQueue::new(INTAKE + BACKLOG),
             schedule: Mutex::new(schedule),
@@ -212,7 +218,8 @@ impl Pipeline {
     pub(crate) fn submit(&self, slot: u32, batch: &mut Batch, bucket: Bucket, analyse: impl Fn(&Job)) {
         let empty = self.spare.pop().unwrap_or_default();
         let batch = std::mem::replace(batch, empty);
-        let mut item = Arc::new(Item { slot, batch, bucket, common: OnceLock::new() });
+        let digests = (0..self.parts).map(|_| OnceLock::new()).collect();
+        let mut item = Arc::new(Item { slot, batch, bucket, common: OnceLock::new(), digests });
         while let Err(back) = self.intake.push(item) {
             if self.closed() {
                 return;
@@ -389,12 +396,17 @@ impl Schedule {
         !self.sorter_busy && !self.sorting.is_empty()
     }
 
-    /// The number of a lane's next batch, if it may be analysed now. One with common lines needs the stacks of all slots:
+    /// The number of a lane's next batch, if it may be analysed now. The global stacks need what the slot's own made of it.
+    /// One with common lines needs the stacks of all slots:
     /// all batches before it must be finished, and those after it wait.
     fn next_of(&self, lane: &Lane) -> Option<u64> {
         let number = lane.runnable()?;
+        if lane.slot.is_none() {
+            let analysed = |(_, item): &(u64, Arc<Item>)| item.digests[lane.part].get().is_some();
+            return lane.queue.front().is_some_and(analysed).then_some(number);
+        }
         let first = self.common.iter().find(|&&(part, _)| part == lane.part).map(|&(_, number)| number);
-        let Some(first) = first.filter(|_| lane.slot.is_some()) else { return Some(number) };
+        let Some(first) = first else { return Some(number) };
         let others = || self.lanes.iter().filter(|other| other.slot.is_some() && other.part == lane.part);
         let alone = || others().filter_map(Lane::oldest).all(|oldest| oldest >= number);
         (number < first || number == first && alone()).then_some(number)

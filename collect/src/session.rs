@@ -19,7 +19,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Orde
 use crate::tracker::Tracker;
 use crate::{Batch, Sample};
 use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
-use bf_stack::{Bucket, Instructions, Limits};
+use bf_stack::{Bucket, Digest, Instructions, Limits, Within};
 use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -356,23 +356,25 @@ impl Session {
         let common = self.sort(&mut directories, slot, batch, bucket);
         let Some(feeding) = self.enter(is_common(&common)) else { return };
         drop(directories);
-        let taken = (0..self.parts.len()).map(|part| self.feed_private(&owner, part, &common, batch, bucket));
-        let all = taken.fold(true, |all, taken| all & taken);
+        let parts = 0..self.parts.len();
+        let taken: Vec<_> =
+            parts.map(|part| self.feed_private(&owner, part, &common, batch, bucket).unwrap_or_default()).collect();
         drop(feeding);
         if let Some(global) = self.global.get()
             && let Some(_turn) = self.lock(&global.turn)
         {
-            for part in 0..self.parts.len() {
-                self.feed_part(global, part, batch, bucket);
+            for (part, taken) in taken.iter().enumerate() {
+                self.feed_global(global, part, &taken.digests, batch, bucket);
             }
         }
-        self.count(batch, bucket, all);
+        self.count(batch, bucket, taken.iter().all(|taken| taken.all));
     }
 
-    /// Whether all of the batch was taken.
-    fn feed_part(&self, owner: &Owner, part: usize, batch: &Batch, bucket: Bucket) -> bool {
-        let stacks = self.lock(&owner.parts[part]);
-        stacks.is_some_and(|mut stacks| stacks.feed(batch, bucket, &self.parts[part], self.full))
+    /// Feeds what the stacks of its slot made of a batch to the global ones.
+    fn feed_global(&self, global: &Owner, part: usize, digests: &[Digest], batch: &Batch, bucket: Bucket) {
+        if let Some(mut stacks) = self.lock(&global.parts[part]) {
+            stacks.feed_digests(digests, (batch, bucket), &self.parts[part], self.full);
+        }
     }
 
     fn count(&self, batch: &Batch, bucket: Bucket, all: bool) {
@@ -438,7 +440,7 @@ impl Session {
         }
     }
 
-    /// Feeds a batch to the stacks of its own slot; whether all of it was taken.
+    /// Feeds a batch to the stacks of its own slot.
     fn feed_private(
         &self,
         owner: &Arc<Owner>,
@@ -446,19 +448,21 @@ impl Session {
         common: &[Vec<u64>],
         batch: &Batch,
         bucket: Bucket,
-    ) -> bool {
+    ) -> Option<Taken> {
         let common = if self.parts.len() > 1 { common.get(part..=part).unwrap_or_default() } else { common };
         if !is_common(common) {
-            return self.feed_part(owner, part, batch, bucket);
+            let mut stacks = self.lock(&owner.parts[part])?;
+            let all = stacks.feed(batch, bucket, &self.parts[part], self.full);
+            return Some(Taken { all, digests: stacks.take_digests() });
         }
-        let Some(slots) = self.lock(&self.slots) else { return false };
+        let slots = self.lock(&self.slots)?;
         let others: Vec<_> = slots.owners.iter().filter(|other| !Arc::ptr_eq(other, owner)).cloned().collect();
         drop(slots);
-        let Some(mut mine) = self.lock(&owner.parts[part]) else { return false };
-        let others: Option<Vec<_>> = others.iter().map(|other| self.lock(&other.parts[part])).collect();
-        let Some(mut others) = others else { return false };
+        let mut mine = self.lock(&owner.parts[part])?;
+        let mut others: Vec<_> = others.iter().map(|other| self.lock(&other.parts[part])).collect::<Option<_>>()?;
         let mut others: Vec<_> = others.iter_mut().map(|stacks| &mut **stacks).collect();
-        mine.feed_beside(&mut others, common, (batch, bucket), &self.parts[part], self.full)
+        let all = mine.feed_beside(&mut others, common, (batch, bucket), &self.parts[part], self.full);
+        Some(Taken { all, digests: mine.take_digests() })
     }
 
     fn work_on(&self, job: &Job) {
@@ -470,14 +474,17 @@ impl Session {
                 let _ = job.item.common.set(self.sort(&mut directories, job.item.slot, batch, bucket));
             }
             Work::Analyse { owner, part, private: false, .. } => {
-                self.feed_part(owner, *part, batch, bucket);
+                let digests = job.item.digests[*part].get().map_or(&[][..], Vec::as_slice);
+                self.feed_global(owner, *part, digests, batch, bucket);
             }
             Work::Analyse { owner, part, private: true, .. } => {
                 let common = job.item.common.get().map_or(&[][..], Vec::as_slice);
                 let Some(_feeding) = self.enter(job.item.is_common(*part, self.parts.len())) else { return };
-                let all = self.feed_private(owner, *part, common, batch, bucket);
+                let taken = self.feed_private(owner, *part, common, batch, bucket).unwrap_or_default();
+                // Nobody else analyses this batch for them.
+                let _ = job.item.digests[*part].set(taken.digests);
                 if *part == 0 {
-                    self.count(batch, bucket, all);
+                    self.count(batch, bucket, taken.all);
                 }
             }
         }
@@ -537,12 +544,18 @@ impl Session {
                 snapshot.sharing = trackers.iter().map(Tracker::lines).collect();
             }
         }
+        let mut within: Vec<_> = self.config.line_sizes.iter().map(|_| None).collect();
         for (slot, owner) in (0..).zip(&owners) {
-            let used = snapshot.add_owner(bf_profile::Owner::Slot(slot), owner, patience);
+            let used = snapshot.add_owner(bf_profile::Owner::Slot(slot), owner, &mut within, patience);
             snapshot.threads += u32::from(used);
         }
-        if let Some(global) = self.global.get() {
-            snapshot.add_owner(bf_profile::Owner::Global, global, patience);
+        match self.global.get() {
+            // What a slot counted for them is missing too.
+            Some(_) if snapshot.missing > 0 => snapshot.missing += 1,
+            Some(global) => {
+                snapshot.add_owner(bf_profile::Owner::Global, global, &mut within, patience);
+            }
+            None => {}
         }
         snapshot
     }
@@ -573,14 +586,20 @@ impl Snapshot {
     }
 
     /// Adds the stacks of an owner; whether they were ever fed.
-    fn add_owner(&mut self, name: bf_profile::Owner, owner: &Owner, patience: Duration) -> bool {
+    fn add_owner(
+        &mut self,
+        name: bf_profile::Owner,
+        owner: &Owner,
+        within: &mut [Option<Within>],
+        patience: Duration,
+    ) -> bool {
         let mut used = false;
         for (part, stacks) in owner.parts.iter().enumerate() {
             match lock_for(stacks, patience) {
                 // A part is one line size, or there is one part.
                 Some(stacks) => {
                     used |= stacks.used;
-                    stacks.add_to(name, part, self);
+                    stacks.add_to(name, part, self, within);
                 }
                 None => self.missing += 1,
             }
@@ -595,6 +614,15 @@ const NAP: Duration = Duration::from_micros(20);
 
 /// In [`Session::feeding`]: one batch is fed with all stacks at hand.
 const ALONE: u32 = u32::MAX;
+
+/// What came of feeding a batch to the stacks of its slot.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Whether all of it was taken.
+    all: bool,
+    /// By line size.
+    digests: Vec<Digest>,
+}
 
 /// Stacks of slots are being fed.
 struct Feeding<'a>(&'a AtomicU32);

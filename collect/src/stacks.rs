@@ -6,7 +6,7 @@ use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
-use bf_stack::{Counted, Engine, Stack};
+use bf_stack::{Counted, Digest, Engine, Stack, Within};
 
 /// What is kept of one line size.
 #[derive(Clone, Debug)]
@@ -52,6 +52,37 @@ impl Stacks {
             });
         }
         all
+    }
+
+    /// What was fed since the last time, for [`Stacks::feed_digests`] of the global stacks: by line size.
+    pub(crate) fn take_digests(&mut self) -> Vec<Digest> {
+        let of = |kept: &mut Kept| match kept {
+            Kept::Whole(stack) => stack.take_digest(),
+            Kept::Sampled(_) => Digest::default(),
+        };
+        self.kept.iter_mut().map(of).collect()
+    }
+
+    /// As [`Stacks::feed`], of a batch that its slot has analysed.
+    pub(crate) fn feed_digests(
+        &mut self,
+        digests: &[Digest],
+        (batch, bucket): (&Batch, Bucket),
+        config: &Config,
+        full: fn() -> bool,
+    ) {
+        if config.sample.is_some() {
+            self.feed(batch, bucket, config, full);
+            return;
+        }
+        self.used |= batch.accesses() > 0;
+        for (kept, digest) in self.kept.iter_mut().zip(digests) {
+            if let Kept::Whole(stack) = kept
+                && !full()
+            {
+                stack.feed_digest(digest, bucket);
+            }
+        }
     }
 
     /// From now on other slots' stores take lines away.
@@ -106,8 +137,10 @@ impl Stacks {
         all
     }
 
-    /// Adds what they counted to a snapshot; theirs are the line sizes from the `first` of it on.
-    pub(crate) fn add_to(&self, owner: Owner, first: usize, snapshot: &mut Snapshot) {
+    /// Adds what they counted to a snapshot; theirs are the line sizes from the `first` of it on. `within` has, by line size,
+    /// what slots counted for the global stacks too.
+    pub(crate) fn add_to(&self, owner: Owner, first: usize, snapshot: &mut Snapshot, within: &mut [Option<Within>]) {
+        let mut within = within.iter_mut().skip(first);
         let mut coherence = snapshot.coherence.iter_mut().skip(first);
         let (mut whole, mut parts) = (snapshot.lines.iter_mut().skip(first), snapshot.sampled.iter_mut().skip(first));
         let mut items = snapshot.items.iter_mut().skip(first);
@@ -120,7 +153,17 @@ impl Stacks {
                     {
                         coherence.slots.extend(convert::coherence(slot, engine, coherence.max_set_bits));
                     }
-                    let mut counted = engine.counted();
+                    let mut counted = match (owner, within.next()) {
+                        (Owner::Global, Some(Some(within))) => engine.counted_with(within),
+                        (Owner::Slot(_), Some(sum)) => {
+                            match (sum, engine.within()) {
+                                (Some(sum), Some(more)) => sum.add(&more),
+                                (sum, more) => *sum = sum.take().or(more),
+                            }
+                            engine.counted()
+                        }
+                        _ => engine.counted(),
+                    };
                     if let Some(data) = items.next() {
                         data.stacks.extend(by_item(owner, &mut counted));
                     }

@@ -279,12 +279,19 @@ impl<const W: usize> Counts<W> {
         if item >= self.references.len() {
             self.add_items(item);
         }
-        self.references[item][usize::from(store)] += weight;
+        let count = &mut self.references[item][usize::from(store)];
+        *count = count.wrapping_add(weight);
     }
 
     #[cold]
     fn add_items(&mut self, last: usize) {
         self.references.resize(last + 1, [0; 2]);
+    }
+
+    /// Takes so many references back.
+    #[inline(always)]
+    pub(crate) fn take_references(&mut self, item: Item, store: bool, weight: u64) {
+        self.add_references(item, store, weight.wrapping_neg());
     }
 
     /// Counts references to a line that was never referenced before, or that was `lost` since.
@@ -348,17 +355,48 @@ impl<const W: usize> Counts<W> {
         self.patience = PATIENCE;
         if self.near.is_full() {
             let near = std::mem::replace(&mut self.near, Near::new());
-            let (mut cells, mut capacity) = (self.cells(Item::NONE).clone(), std::mem::take(&mut self.capacity));
-            add_near::<W>(&near, &mut cells, &mut capacity, ways);
-            (*self.cells(Item::NONE), self.capacity) = (cells, capacity);
+            self.take_near(&near);
         }
+    }
+
+    /// Adds what another one counted.
+    fn absorb(&mut self, other: &Self) {
+        let ways = self.limits.max_ways as u8;
+        for (item, references) in (0..).map(Item).zip(&other.references) {
+            self.add_references(item, false, references[0]);
+            self.add_references(item, true, references[1]);
+        }
+        for (item, cells) in (0..).map(Item).zip(&other.cells) {
+            if let Some(cells) = cells {
+                self.cells(item).merge(cells);
+            }
+        }
+        self.capacity.merge(&other.capacity);
+        for combination in other.pending() {
+            self.cells(combination.item).add(&combination, ways);
+            add_capacity(&mut self.capacity, &combination, ways);
+        }
+        if !other.near.is_empty() {
+            self.take_near(&other.near);
+        }
+    }
+
+    fn take_near(&mut self, near: &Near) {
+        let (mut capacity, ways) = (std::mem::take(&mut self.capacity), self.limits.max_ways as u8);
+        add_near::<W>(near, self.cells(Item::NONE), &mut capacity, ways);
+        self.capacity = capacity;
+    }
+
+    /// What waits in the tables and behind them.
+    fn pending(&self) -> impl Iterator<Item = Combination<W>> + '_ {
+        let waiting = self.waiting.iter().copied().filter(|combination| combination.weight > 0);
+        self.alike.all().chain(self.far.all()).chain(waiting)
     }
 
     /// The histograms; `resident` gives the end-of-run part of an item.
     fn counted<'a>(&self, bucket: Bucket, resident: impl Fn(Item) -> Option<&'a Resident>) -> Counted {
         let (limits, ways) = (self.limits, self.limits.max_ways as u8);
-        let waiting = self.waiting.iter().copied().filter(|combination| combination.weight > 0);
-        let mut pending: Vec<_> = self.alike.all().chain(self.far.all()).chain(waiting).collect();
+        let mut pending: Vec<_> = self.pending().collect();
         pending.sort_unstable_by_key(|combination| combination.item);
         let (mut all, mut capacity, mut resident_of_all) = (Cells::default(), self.capacity.clone(), None);
         let mut references = [0; 2];
@@ -485,6 +523,17 @@ impl<const W: usize> Buckets<W> {
     pub(crate) fn put(&mut self, bucket: Bucket, counts: Option<Box<Counts<W>>>) {
         if counts.is_some() {
             self.counts[usize::from(bucket.0) - 1] = counts;
+        }
+    }
+
+    /// Adds what others counted.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        for (bucket, counts) in (1..).map(Bucket).zip(&other.counts) {
+            if let Some(counts) = counts
+                && let Some(sum) = self.of(bucket)
+            {
+                sum.absorb(counts);
+            }
         }
     }
 

@@ -1,17 +1,19 @@
-//! The fast engine: batches of references through the three tiers, then into the histograms.
+//! The fast engine: batches of references through the four tiers, then into the histograms.
 
 use crate::counts::{Buckets, Counts, Residents};
-use crate::held::{Entry, Held, ON_TOP, Since};
+use crate::digest::{Digest, First, Of, Segment, Within};
+use crate::held::{Entry, Held, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Line, Lines};
 use crate::newest::{NEWEST, Newest};
 use crate::older::{Older, Time};
 use crate::recent::Recent;
 use crate::repeats::Kind;
-use crate::sharing::{Known, Sharing};
+use crate::runs::{COLD, Close, DIRTY, Fetch, LOST, Run, STORE, first, kind};
+use crate::sharing::Sharing;
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
-use crate::top::{Order, TOP, Top};
+use crate::top::{Order, Top};
 use crate::{Bucket, Chunk, Counted, Engine, Item, Limits, Part, Reference};
 
 /// References of one batch, at most.
@@ -56,87 +58,20 @@ pub(crate) struct Core<const W: usize> {
     pub(crate) newest: Newest<W>,
     pub(crate) recent: Recent<W>,
     pub(crate) older: Older<W>,
-    buckets: Buckets<W>,
-    dropped: u64,
+    pub(crate) buckets: Buckets<W>,
+    pub(crate) dropped: u64,
     /// Loads and stores in `runs`.
-    references: [u64; 2],
+    pub(crate) references: [u64; 2],
     /// Of the line of each fetch, and of the one that had to go.
-    ids: Vec<(Id, Id)>,
-    runs: Vec<Run>,
-    fetches: Vec<Fetch<W>>,
-    closes: Vec<Close<W>>,
+    pub(crate) ids: Vec<(Id, Id)>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) fetches: Vec<Fetch<W>>,
+    pub(crate) closes: Vec<Close<W>>,
     /// Only if lines can be taken away.
     pub(crate) sharing: Option<Box<Sharing<W>>>,
     /// For a sink: what became of each reference in `runs`, and which is the first of each run.
-    outcomes: Vec<Outcome>,
-    outcome_of: Vec<u32>,
-}
-
-/// References to the same line in a row: the first one counts a distance, the others are on top.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    line: u64,
-    /// How often it occurs.
-    weight: u32,
-    /// Lower half: item of the first reference, and [`STORE`]. Upper half: item of the last store, and [`DIRTY`].
-    flags: u32,
-}
-
-/// The first reference is a store.
-const STORE: u32 = 1 << 15;
-/// Some reference is a store.
-const DIRTY: u32 = 1 << 31;
-/// There was no reference before.
-const COLD: u32 = 1 << 16;
-/// Another thread's store took it away since the last reference.
-const LOST: u32 = 1 << 17;
-
-/// The item of the first reference of a run.
-#[inline(always)]
-const fn first(flags: u32) -> Item {
-    Item(flags as u16 & Item::LAST.0)
-}
-
-/// What the first reference of a run counts as.
-#[inline(always)]
-const fn kind(flags: u32) -> (Kind, Item) {
-    (if flags & STORE != 0 { Kind::Store } else { Kind::Load }, first(flags))
-}
-
-/// Where the last store of a run, if there is one, has a write-back counted.
-#[inline(always)]
-const fn charge(flags: u32, bucket: Bucket) -> Charge {
-    if flags & DIRTY != 0 { Charge::new(bucket, Item((flags >> 16) as u16 & Item::LAST.0)) } else { Charge::NONE }
-}
-
-/// A line that came into the upper tiers.
-#[derive(Clone, Copy, Debug)]
-struct Fetch<const W: usize> {
-    line: u64,
-    /// Its distances, as far as they are known.
-    by_set: [u8; W],
-    full: u32,
-    weight: u32,
-    /// Lower half as in a run; and [`COLD`] and [`LOST`].
-    flags: u32,
-    /// Which run it is.
-    run: u32,
-    /// Where it is held.
-    entry: Entry,
-    /// The line that had to go, and what happened to it.
-    gone: Option<(u64, Since<W>)>,
-}
-
-/// The first store of a line since it came into the upper tiers. Closes the dirty interval that began before.
-#[derive(Clone, Copy, Debug)]
-struct Close<const W: usize> {
-    /// So many fetches came before.
-    after: usize,
-    line: u64,
-    weight: u32,
-    /// The last store of the run.
-    stored: Charge,
-    since: Since<W>,
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) outcome_of: Vec<u32>,
 }
 
 impl Stack {
@@ -202,6 +137,46 @@ impl Stack {
         stack
     }
 
+    /// As the references that another stack, of the same limits, made this digest of. What that one counts in
+    /// [`Stack::within`] is not counted here.
+    pub fn feed_digest(&mut self, digest: &Digest, bucket: Bucket) {
+        match &mut self.core {
+            Width::Usual(core) => simd::run(FeedDigest { core, digest, bucket }, self.instructions),
+            Width::Wide(core) => simd::run(FeedDigest { core, digest, bucket }, self.instructions),
+        }
+    }
+
+    /// What was fed since the last time, all of it in one bucket, for [`Stack::feed_digest`] of the stack of all threads. To
+    /// be asked for before others' stores take lines away. Nothing but after [`Stack::share`].
+    pub fn take_digest(&mut self) -> Digest {
+        of_width!(&mut self.core, core => match &mut core.sharing {
+            Some(sharing) => {
+                sharing.cut();
+                sharing.digesting.take()
+            }
+            None => Digest::default(),
+        })
+    }
+
+    /// What was counted within the segments of all digests. It is in [`Engine::counted`] of this stack.
+    #[must_use]
+    pub fn within(&self) -> Option<Within> {
+        Some(Within(match &self.core {
+            Width::Usual(core) => Of::Usual(core.sharing.as_ref()?.within.clone()),
+            Width::Wide(core) => Of::Wide(core.sharing.as_ref()?.within.clone()),
+        }))
+    }
+
+    /// As [`Engine::counted`], of a stack that was fed digests: with what the others counted within them.
+    #[must_use]
+    pub fn counted_with(&self, within: &Within) -> Vec<Counted> {
+        match (&self.core, &within.0) {
+            (Width::Usual(core), Of::Usual(within)) => simd::run(CountWith { core, within }, self.instructions),
+            (Width::Wide(core), Of::Wide(within)) => simd::run(CountWith { core, within }, self.instructions),
+            _ => self.counted(),
+        }
+    }
+
     /// References that could not be taken because there were no line ids left. They are in no histogram.
     #[must_use]
     pub fn dropped(&self) -> u64 {
@@ -246,7 +221,38 @@ impl<const W: usize> Task for Count<'_, W> {
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
-        self.core.counted_with::<V>()
+        self.core.counted_with::<V>(None)
+    }
+}
+
+/// The same with what threads counted within segments.
+struct CountWith<'a, const W: usize> {
+    core: &'a Core<W>,
+    within: &'a Buckets<W>,
+}
+
+impl<const W: usize> Task for CountWith<'_, W> {
+    type Answer = Vec<Counted>;
+
+    #[inline(always)]
+    fn run<V: Vector>(self) -> Self::Answer {
+        self.core.counted_with::<V>(Some(self.within))
+    }
+}
+
+/// Takes a digest.
+struct FeedDigest<'a, const W: usize> {
+    core: &'a mut Core<W>,
+    digest: &'a Digest,
+    bucket: Bucket,
+}
+
+impl<const W: usize> Task for FeedDigest<'_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.core.feed_digest_with::<V>(self.digest, self.bucket);
     }
 }
 
@@ -319,7 +325,7 @@ impl<const W: usize> Core<W> {
                 self.feed_piece::<V>(piece, part.1 - 1, bucket, &mut sink);
             }
         }
-        self.batch::<V>(bucket, &mut sink);
+        self.batch::<V>(bucket, &mut sink, &Segment::default());
     }
 
     #[inline(always)]
@@ -338,7 +344,7 @@ impl<const W: usize> Core<W> {
                 Some(_) => self.strip_for_sink(part, weight, bucket),
             }
             if self.runs.len() >= BATCH {
-                self.batch::<V>(bucket, sink);
+                self.batch::<V>(bucket, sink, &Segment::default());
             }
             if piece.references.is_empty() {
                 return;
@@ -382,7 +388,9 @@ impl<const W: usize> Core<W> {
             Some(run) if run.weight == 1 && weight == 1 => (start, run.line, run.flags),
             _ => (start, u64::MAX, 0),
         };
-        let mut counts = self.buckets.of(bucket);
+        // What comes first in a segment is found out later.
+        let within = self.sharing.as_mut().map(|sharing| &mut sharing.within);
+        let mut counts = within.unwrap_or(&mut self.buckets).of(bucket);
         for (reference, &item) in part.references.iter().zip(part.items) {
             debug_assert!(item <= Item::LAST, "no such item");
             let (line, store) = (reference.line(), u32::from(reference.is_store()));
@@ -418,9 +426,9 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    /// Works off `runs`.
+    /// Works off `runs`; for each what follows it, if they are the first ones of a segment.
     #[inline(always)]
-    fn batch<V: Vector>(&mut self, bucket: Bucket, sink: &mut Option<&mut dyn Sink>) {
+    fn batch<V: Vector>(&mut self, bucket: Bucket, sink: &mut Option<&mut dyn Sink>, segment: &Segment) {
         if self.runs.is_empty() {
             return;
         }
@@ -428,18 +436,27 @@ impl<const W: usize> Core<W> {
             self.older.restart_clock::<V>(&mut self.lines);
         }
         let mut counts = self.buckets.take(bucket);
-        self.reference_held::<V>(bucket, counts.as_deref_mut());
+        let mut within = self.sharing.as_mut().and_then(|sharing| sharing.within.take(bucket));
+        self.reference_held::<V>(bucket, (counts.as_deref_mut(), within.as_deref_mut()), segment);
         self.reference_older::<V>();
         let fetches = &mut self.fetches;
         self.older.apply::<V>(|step| V::add(&mut fetches[step.fetch as usize].by_set, &step.newer));
         self.settle::<V>(bucket, counts.as_deref_mut());
         let [loads, stores] = std::mem::take(&mut self.references);
-        if let Some(counts) = counts.as_deref_mut() {
-            counts.spread();
+        if let Some(counts) = within.as_deref_mut().or(counts.as_deref_mut()) {
             counts.add_references(Item::NONE, false, loads);
             counts.add_references(Item::NONE, true, stores);
         }
+        if let Some(counts) = counts.as_deref_mut() {
+            counts.spread();
+        }
+        if let Some(within) = within.as_deref_mut() {
+            within.spread();
+        }
         self.buckets.put(bucket, counts);
+        if let Some(sharing) = &mut self.sharing {
+            sharing.within.put(bucket, within);
+        }
         if let Some(sink) = sink {
             sink.take(&self.outcomes);
             self.outcomes.clear();
@@ -451,128 +468,26 @@ impl<const W: usize> Core<W> {
         self.ids.clear();
     }
 
-    /// All runs through the upper tiers. What hits there is done with here; what comes in is left to the older tier.
+    /// Takes what the stack of one thread made of its references.
     #[inline(always)]
-    fn reference_held<V: Vector>(&mut self, bucket: Bucket, mut counts: Option<&mut Counts<W>>) {
-        let (mut stamps, mut top) = (self.newest.stamps::<V>(), V::Top::load(&self.top));
-        let runs = std::mem::take(&mut self.runs);
-        for (index, &run) in runs.iter().enumerate() {
-            let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
-            let place = top.place(run.line);
-            let (entry, mut full, mut by_set);
-            if place < TOP {
-                (full, by_set) = (place as u32, top.tally::<W>(place, run.line));
-                (top, entry) = top.lift(place);
-            } else if let Some(here) = self.held.find(run.line) {
-                entry = here;
-                (full, by_set) = self.lift::<V>(&mut stamps, top, run.line, entry);
-                top = top.push(run.line, entry);
-            } else {
-                let since = Since::now(stored);
-                let mut fetch = self.fetch::<V>(&mut stamps, top, run, since);
-                top = top.push(run.line, fetch.entry);
-                fetch.run = index as u32;
-                if let Some(sharing) = &mut self.sharing {
-                    fetch_shared(sharing, &mut self.lines, &mut fetch);
-                }
-                self.fetches.push(fetch);
-                if stored != Charge::NONE {
-                    let (after, since) = (self.fetches.len(), Since::now(Charge::NONE));
-                    self.closes.push(Close { after, line: run.line, weight: run.weight, stored, since });
-                }
+    pub(crate) fn feed_digest_with<V: Vector>(&mut self, digest: &Digest, bucket: Bucket) {
+        for segment in &digest.0 {
+            let weights = segment.lines.iter().map(|first| u64::from(first.weight));
+            if self.lines.may_run_out(segment.lines.len())
+                && !segment.lines.iter().all(|first| self.lines.id(first.line).is_some())
+            {
+                self.dropped += weights.sum::<u64>();
                 continue;
             }
-            if let Some(sharing) = &mut self.sharing {
-                add_holes::<V, W>(sharing, entry, run.line, &mut full, &mut by_set);
-            }
-            if let Some(counts) = counts.as_deref_mut() {
-                counts.add_near(kind, full, &by_set, weight);
-            }
-            if let Some(&outcome) = self.outcome_of.get(index) {
-                self.outcomes[outcome as usize].complete(full, &by_set);
-            }
-            let since = self.held.since(entry);
-            since.full = since.full.max(full);
-            V::raise(&mut since.greatest, &by_set);
-            if stored != Charge::NONE {
-                match since.stored.get() {
-                    None => {
-                        let after = self.fetches.len();
-                        let (line, weight, since) = (run.line, run.weight, *since);
-                        self.closes.push(Close { after, line, weight, stored, since });
-                    }
-                    Some(_) if since.full == 0 => {}
-                    Some((charged, item)) => {
-                        let counts = if charged == bucket { counts.as_deref_mut() } else { self.buckets.of(charged) };
-                        if let Some(counts) = counts {
-                            counts.add_near((Kind::Writeback, item), since.full, &since.greatest, weight);
-                        }
-                    }
+            for first in &segment.lines {
+                let &First { line, weight, flags, .. } = first;
+                self.runs.push(Run { line, weight, flags });
+                if let Some(counts) = self.buckets.of(bucket) {
+                    counts.add_references(self::first(flags), flags & STORE != 0, weight.into());
                 }
-                *since = Since::now(stored);
             }
+            self.batch::<V>(bucket, &mut None, segment);
         }
-        top.store(&mut self.top);
-        self.runs = runs;
-    }
-
-    /// A line of the newest or the recent tier is to be on top: its distances. The last of those there comes down for it.
-    #[inline(always)]
-    fn lift<V: Vector>(&mut self, stamps: &mut V::Stamps, top: V::Top, line: u64, entry: Entry) -> (u32, [u8; W]) {
-        let (held, newest, recent) = (&mut self.held, &mut self.newest, &mut self.recent);
-        let (slot, last) = (held.slot(entry), top.last());
-        held.set_slot(entry, ON_TOP);
-        let (mut full, mut by_set) = (top.len() as u32, top.tally::<W>(top.len(), line));
-        if slot < NEWEST {
-            let newer = newest.newer::<V>(*stamps, slot);
-            full += newer.count_ones();
-            V::add(&mut by_set, &newest.tally::<V>(newer, line));
-            match last {
-                Some((line, entry)) => {
-                    newest.put::<V>(stamps, slot, line, entry);
-                    held.set_slot(entry, slot);
-                }
-                None => newest.remove::<V>(stamps, slot),
-            }
-        } else {
-            let slot = slot - NEWEST;
-            let (deeper, deeper_by_set) = recent.distances::<V>(slot, line);
-            full += newest.used().count_ones() + deeper as u32;
-            V::add(&mut by_set, &newest.tally::<V>(newest.used(), line));
-            V::add(&mut by_set, &deeper_by_set);
-            match come_down::<V, W>(held, newest, stamps, last) {
-                Some(down) => {
-                    recent.put::<V>(slot, held.line(down), down);
-                    held.set_slot(down, NEWEST + slot);
-                }
-                None => recent.remove(slot),
-            }
-        }
-        (full, by_set)
-    }
-
-    /// A line that is not in the upper tiers comes in.
-    #[inline(always)]
-    fn fetch<V: Vector>(&mut self, stamps: &mut V::Stamps, top: V::Top, run: Run, since: Since<W>) -> Fetch<W> {
-        let (held, newest, recent) = (&mut self.held, &mut self.newest, &mut self.recent);
-        let line = run.line;
-        let mut by_set = top.tally::<W>(top.len(), line);
-        V::add(&mut by_set, &newest.tally::<V>(newest.used(), line));
-        V::add(&mut by_set, &recent.tally::<V>(line));
-        let full = top.len() as u32 + newest.used().count_ones() + recent.len() as u32;
-        let (mut gone, mut entry) = (None, None);
-        if let Some(down) = come_down::<V, W>(held, newest, stamps, top.last()) {
-            let (slot, out) = recent.slot_for_new();
-            recent.put::<V>(slot, held.line(down), down);
-            held.set_slot(down, NEWEST + slot);
-            if let Some(out) = out {
-                gone = Some(held.replace(out, line, since));
-                entry = Some(out);
-            }
-        }
-        let entry = entry.unwrap_or_else(|| held.add(line, since));
-        held.set_slot(entry, ON_TOP);
-        Fetch { line, by_set, full, weight: run.weight, flags: run.flags & 0xffff, run: 0, entry, gone }
     }
 
     /// The lines that came into the upper tiers, and those that had to go, through the older one.
@@ -704,65 +619,20 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    /// The histograms as if the run ended now.
+    /// The histograms as if the run ended now, with what is counted elsewhere.
     #[inline(always)]
-    pub(crate) fn counted_with<V: Vector>(&self) -> Vec<Counted> {
+    pub(crate) fn counted_with<V: Vector>(&self, elsewhere: Option<&Buckets<W>>) -> Vec<Counted> {
         let mut residents = Residents::default();
         for id in self.lines.stored() {
             self.add_resident::<V>(id, &mut residents);
         }
-        self.buckets.counted(&residents)
-    }
-}
-
-/// The last line of the top tier comes down into the newest; the entry of one that has to leave that.
-#[inline(always)]
-fn come_down<V: Vector, const W: usize>(
-    held: &mut Held<W>,
-    newest: &mut Newest<W>,
-    stamps: &mut V::Stamps,
-    last: Option<(u64, Entry)>,
-) -> Option<Entry> {
-    let (line, entry) = last?;
-    let (slot, down) = newest.slot_for_new::<V>(stamps);
-    newest.put::<V>(stamps, slot, line, entry);
-    held.set_slot(entry, slot);
-    down
-}
-
-/// A line in the upper tiers is referenced: the holes above it count too.
-#[inline(always)]
-fn add_holes<V: Vector, const W: usize>(
-    sharing: &mut Sharing<W>,
-    entry: Entry,
-    line: u64,
-    full: &mut u32,
-    by_set: &mut [u8; W],
-) {
-    let last = sharing.touch(entry);
-    if sharing.holes.may_be_above(last) {
-        let above = sharing.holes.reference(line, Some(last));
-        *full += above.0;
-        V::add(by_set, &above.1);
-    }
-}
-
-/// A line came into the upper tiers: the holes above it count too.
-#[inline(never)]
-fn fetch_shared<const W: usize>(sharing: &mut Sharing<W>, lines: &mut Lines<W>, fetch: &mut Fetch<W>) {
-    let last = sharing.touch(fetch.entry);
-    if let Some((gone, _)) = fetch.gone {
-        sharing.note(lines.id(gone).unwrap_or_default(), last);
-    }
-    let known = sharing.known(lines.id(fetch.line).unwrap_or_default());
-    let found = if let Known::At(last) = known { Some(last) } else { None };
-    if known == Known::Lost {
-        fetch.flags |= LOST;
-    }
-    if sharing.holes.may_be_above(found.unwrap_or(0)) {
-        let above = sharing.holes.reference(fetch.line, found);
-        fetch.full += above.0;
-        fetch.by_set.iter_mut().zip(above.1).for_each(|(d, holes)| *d = d.saturating_add(holes));
+        let within = self.sharing.as_ref().map(|sharing| &sharing.within);
+        if elsewhere.is_none() && within.is_none() {
+            return self.buckets.counted(&residents);
+        }
+        let mut all = self.buckets.clone();
+        elsewhere.into_iter().chain(within).for_each(|more| all.absorb(more));
+        all.counted(&residents)
     }
 }
 

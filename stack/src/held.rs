@@ -8,6 +8,7 @@ use crate::boxed;
 use crate::item::Charge;
 use crate::newest::NEWEST;
 use crate::recent::RECENT;
+use crate::simd::Vector;
 use crate::top::TOP;
 
 /// How many lines there can be.
@@ -36,6 +37,13 @@ impl<const W: usize> Since<W> {
     /// Just now it was stored, or it came.
     pub(crate) const fn now(stored: Charge) -> Self {
         Self { greatest: [0; W], full: 0, stored }
+    }
+
+    /// It was referenced at these distances.
+    #[inline(always)]
+    pub(crate) fn raise<V: Vector>(&mut self, full: u32, by_set: &[u8; W]) {
+        self.full = self.full.max(full);
+        V::raise(&mut self.greatest, by_set);
     }
 }
 

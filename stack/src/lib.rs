@@ -21,6 +21,9 @@
 //! a dense id. Those are collected for a batch of references and worked off stage by stage, so that each stage is a short
 //! loop that knows what it will need and can fetch it ahead.
 //!
+//! Stacks of several threads (`threads`, `sharing`, `holes`) hand a `digest` of what they are fed on to the stack of all:
+//! within a chunk both find the same distances.
+//!
 //! Small distances share cells (`near`); combinations of others that occur again and again wait in a table (`repeats`)
 //! before they are counted at each set count (`counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second time with the weight of
 //! all times that follow: from then on each is like the one before.
@@ -28,6 +31,7 @@
 
 mod boxed;
 mod counts;
+mod digest;
 mod engine;
 mod held;
 mod holes;
@@ -39,6 +43,7 @@ mod older;
 mod plain;
 mod recent;
 mod repeats;
+mod runs;
 mod sets;
 mod sharing;
 mod simd;
@@ -46,8 +51,10 @@ mod sink;
 mod threads;
 mod timeline;
 mod top;
+mod upper;
 
 pub use counts::{Binned, Counted, FullCounts, Histograms, SetCounts};
+pub use digest::{Digest, Within};
 pub use engine::Stack;
 pub use item::Item;
 pub use plain::Plain;

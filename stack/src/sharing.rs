@@ -2,7 +2,8 @@
 //!
 //! Kept only of stacks whose lines can be taken away ([`crate::Stack::share`]); others have none of this and pay nothing.
 
-use crate::counts::{Binned, Bins};
+use crate::counts::{Binned, Bins, Buckets};
+use crate::digest::Digesting;
 use crate::held::{Entry, HELD};
 use crate::holes::{Holes, Instant};
 use crate::lines::{Id, REGION};
@@ -111,6 +112,10 @@ pub(crate) struct Sharing<const W: usize> {
     lost: HashMap<Id, Position>,
     pub(crate) holes: Holes<W>,
     counts: Vec<Tallies>,
+    /// What the stack of all threads is to know.
+    pub(crate) digesting: Digesting<W>,
+    /// What is counted here for that one too.
+    pub(crate) within: Buckets<W>,
 }
 
 const LOST: Instant = Instant::MAX;
@@ -136,6 +141,8 @@ impl<const W: usize> Sharing<W> {
             lost: HashMap::new(),
             holes: Holes::new(limits.max_set_bits, limits.max_ways),
             counts: Vec::new(),
+            digesting: Digesting::new(),
+            within: Buckets::new(limits),
         }
     }
 
@@ -149,6 +156,21 @@ impl<const W: usize> Sharing<W> {
     /// When a line in the upper tiers was last referenced.
     pub(crate) fn held(&self, entry: Entry) -> Instant {
         self.held[usize::from(entry)]
+    }
+
+    /// The segment of a digest ends here.
+    pub(crate) fn cut(&mut self) {
+        self.cut_at(self.now);
+    }
+
+    /// It ended before the last reference.
+    pub(crate) fn cut_before_last(&mut self) {
+        self.cut_at(self.now - 1);
+    }
+
+    fn cut_at(&mut self, now: Instant) {
+        let held = &self.held;
+        self.digesting.cut(now, |entry| held[usize::from(entry)]);
     }
 
     /// What is known of a line that is in no upper tier.

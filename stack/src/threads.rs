@@ -250,6 +250,7 @@ impl<const W: usize> Core<W> {
         for entry in upper.chain(self.top.oldest_first()) {
             sharing.touch(entry);
         }
+        sharing.cut();
         self.sharing = Some(sharing);
     }
 

@@ -1,7 +1,9 @@
 //! Stacks of several threads against section 5 of the model, word for word: a list of lines and holes for each thread, set
 //! count and set.
 
-use bf_stack::{Bucket, ByPosition, Chunk, Engine, Instructions, Limits, Part, Position, Reference, Shared, Stack};
+use bf_stack::{
+    Bucket, ByPosition, Chunk, Counted, Engine, Instructions, Item, Limits, Part, Position, Reference, Shared, Stack,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -165,17 +167,22 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
     let mut model = Model::new(limits, threads);
     let mut stacks: Vec<_> = (0..threads).map(|_| Stack::new(limits).with_instructions(instructions)).collect();
     let shared = |stacks: &mut Vec<Stack>| stacks.iter_mut().for_each(Stack::share);
+    // The stack of all threads, from their digests and from their references.
+    let (mut digested, mut fed) = (stacks[0].clone(), stacks[0].clone());
     for (at, (thread, bucket, pieces)) in turns.iter().enumerate() {
         // Until then there is one thread.
         let thread = if at < late { 0 } else { *thread % threads };
         if at == late {
+            (digested, fed) = (stacks[0].clone(), stacks[0].clone());
             shared(&mut stacks);
         }
         let references: Vec<_> =
             pieces.iter().flat_map(|(_, piece)| piece).map(|&(line, store)| Reference::new(line, store)).collect();
         let parts: Vec<_> =
             pieces.iter().map(|(times, piece)| Part { len: piece.len() as u32, times: *times }).collect();
-        let chunk = Chunk { references: &references, parts: &parts, ..Chunk::default() };
+        let items: Vec<_> = references.iter().map(|one| Item((one.line() % 5 * 40) as u16)).collect();
+        let items = if threads.is_multiple_of(2) { &items[..] } else { &[] };
+        let chunk = Chunk { references: &references, parts: &parts, items, ..Chunk::default() };
         let (before, rest) = stacks.split_at_mut(thread);
         let (mine, after) = rest.split_first_mut().unwrap();
         if at < late {
@@ -183,6 +190,8 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
         } else {
             let mut others: Vec<_> = before.iter_mut().chain(after).collect();
             mine.feed_beside(&mut others, chunk, Bucket(*bucket), |_| true);
+            digested.feed_digest(&mine.take_digest(), Bucket(*bucket));
+            fed.feed_chunk(chunk, Bucket(*bucket));
         }
         for (times, piece) in pieces {
             for _ in 0..*times {
@@ -199,6 +208,12 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
                 }
             }
         }
+    }
+    if let Some(within) = stacks.iter().filter_map(Stack::within).reduce(|mut sum, more| {
+        sum.add(&more);
+        sum
+    }) {
+        compare(&digested.counted_with(&within), &fed.counted());
     }
     for (index, (stack, thread)) in stacks.iter().zip(&model.threads).enumerate() {
         let mut shared: HashMap<u8, Shared> = stack.shared().into_iter().map(|(b, shared)| (b.0, shared)).collect();
@@ -221,6 +236,34 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
             ] {
                 assert_eq!(&tally(got, limits), want, "{name} of thread {index}");
             }
+        }
+    }
+}
+
+/// What is unlike, not all that is compared.
+fn compare(got: &[Counted], want: &[Counted]) {
+    let names = |all: &[Counted]| {
+        all.iter().map(|one| (one.bucket, one.all.references, one.all.full.writebacks.len())).collect::<Vec<_>>()
+    };
+    assert_eq!(names(got), names(want));
+    for (got, want) in got.iter().zip(want) {
+        assert_eq!(got.bucket, want.bucket);
+        let items = |counted: &Counted| counted.items.iter().map(|(item, _)| *item).collect::<Vec<_>>();
+        assert_eq!(items(got), items(want));
+        let all = |counted: &Counted| {
+            [(None, counted.all.clone())]
+                .into_iter()
+                .chain(counted.items.iter().map(|(item, all)| (Some(*item), all.clone())))
+                .collect::<Vec<_>>()
+        };
+        for ((item, got), (_, want)) in all(got).into_iter().zip(all(want)) {
+            assert_eq!((got.references, got.cold), (want.references, want.cold), "{item:?}");
+            for kind in 0..2 {
+                assert!(got.full.distances[kind] == want.full.distances[kind], "distances of {item:?}");
+            }
+            assert!(got.full.writebacks == want.full.writebacks, "write-backs of {item:?}");
+            assert!(got.full.resident == want.full.resident, "dirty lines of {item:?}");
+            assert!(got.sets == want.sets, "{item:?} by set");
         }
     }
 }

@@ -1,0 +1,206 @@
+//! What a stack hands on to one of all threads, so that this need not do everything again.
+//!
+//! The references of a chunk follow each other in the stack of all threads too. A line that is referenced again in the same
+//! chunk has the same lines above it in both: its distances are those that the thread's own stack found, and are counted
+//! once, `within`, for both. What is left for the stack of all threads is the first reference to each line, and in which
+//! order the lines stand at the end.
+//!
+//! A chunk is cut into *segments* of so few lines that all of them are in the upper tiers of both stacks when it ends.
+//! Nothing of a segment is lost: a dirty interval that it does not begin or does not end is handed on by what it adds.
+
+use crate::counts::Buckets;
+use crate::held::{Entry, HELD};
+use crate::holes::Instant;
+use crate::item::Charge;
+use crate::simd::Vector;
+use crate::{Limits, boxed};
+
+/// Lines of a segment, at most: fewer than the upper tiers hold.
+const LINES: usize = HELD - 8;
+
+/// What the stack of one thread made of some references, for [`crate::Stack::feed_digest`].
+#[derive(Clone, Debug, Default)]
+pub struct Digest(pub(crate) Vec<Segment>);
+
+/// Some references that follow each other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Segment {
+    /// Lines in the order of their first reference.
+    pub(crate) lines: Vec<First>,
+    /// Which of them have to come to the top afterwards, one after the other, so that all stand in the order of their last
+    /// reference.
+    pub(crate) order: Vec<u16>,
+}
+
+/// The first reference to a line in a segment, and what followed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First {
+    pub(crate) line: u64,
+    /// As in a run.
+    pub(crate) weight: u32,
+    /// As in a run.
+    pub(crate) flags: u32,
+    /// Where the thread's own stack holds it.
+    entry: Entry,
+    /// If the first store came later than the first reference: its weight; else 0.
+    pub(crate) closes: u32,
+    /// In that case the greatest distances in between, that of the first store included.
+    pub(crate) before: Greatest,
+    /// Where the last store is counted; none: there was none.
+    pub(crate) stored: Charge,
+    /// Greatest distances since the last store, or else since the first reference.
+    pub(crate) after: Greatest,
+}
+
+/// Greatest distances: with one set, and with 2^1, 2^2, … sets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Greatest {
+    pub(crate) by_set: [u8; Limits::MOST_SET_BITS as usize],
+    pub(crate) full: u32,
+}
+
+impl Greatest {
+    const NONE: Self = Self { by_set: [0; Limits::MOST_SET_BITS as usize], full: 0 };
+
+    /// Of a stack of that width.
+    #[inline(always)]
+    pub(crate) fn by_set<const W: usize>(&self) -> &[u8; W] {
+        self.by_set.first_chunk().unwrap_or(&[0; W])
+    }
+}
+
+/// What happened to a line since its first reference in the segment, or since its last store there.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+struct Since<const W: usize> {
+    greatest: [u8; W],
+    full: u32,
+    /// Its place in the segment.
+    index: u16,
+    stored: bool,
+}
+
+impl<const W: usize> Since<W> {
+    fn greatest(&self) -> Greatest {
+        let mut greatest = Greatest { full: self.full, ..Greatest::NONE };
+        greatest.by_set[..W].copy_from_slice(&self.greatest);
+        greatest
+    }
+
+    fn begin(&mut self) {
+        (self.greatest, self.full) = ([0; W], 0);
+    }
+}
+
+/// The segment that goes on, and those before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Digesting<const W: usize> {
+    done: Vec<Segment>,
+    now: Segment,
+    /// When it began.
+    begin: Instant,
+    /// The first of its lines that was referenced again when others had come.
+    again: usize,
+    /// By entry, of the lines of the segment.
+    since: Box<[Since<W>; HELD]>,
+}
+
+impl<const W: usize> Digesting<W> {
+    pub(crate) fn new() -> Self {
+        let since = boxed::array(Since { greatest: [0; W], full: 0, index: 0, stored: false });
+        Self { done: Vec::new(), now: Segment::default(), begin: 0, again: usize::MAX, since }
+    }
+
+    /// Whether a line that was last referenced then is in the segment.
+    #[inline(always)]
+    pub(crate) fn has(&self, last: Instant) -> bool {
+        last >= self.begin
+    }
+
+    /// Whether a line that is in the segment was stored there.
+    #[inline(always)]
+    pub(crate) fn stored(&self, entry: Entry) -> bool {
+        self.since[usize::from(entry) % HELD].stored
+    }
+
+    /// A line comes into the segment. Not if it is full.
+    #[inline(always)]
+    pub(crate) fn first(&mut self, entry: Entry, line: u64, weight: u32, flags: u32, stored: Charge) {
+        let since = &mut self.since[usize::from(entry) % HELD];
+        since.begin();
+        (since.index, since.stored) = (self.now.lines.len() as u16, stored != Charge::NONE);
+        let (before, after) = (Greatest::NONE, Greatest::NONE);
+        self.now.lines.push(First { line, weight, flags, entry, closes: 0, before, stored, after });
+    }
+
+    /// A line of the segment is referenced again, and stored if there is a charge.
+    #[inline(always)]
+    pub(crate) fn again<V: Vector>(&mut self, entry: Entry, weight: u32, full: u32, by_set: &[u8; W], stored: Charge) {
+        let since = &mut self.since[usize::from(entry) % HELD];
+        since.full = since.full.max(full);
+        V::raise(&mut since.greatest, by_set);
+        let index = usize::from(since.index);
+        if index + 1 < self.now.lines.len() {
+            self.again = self.again.min(index);
+        }
+        if stored != Charge::NONE {
+            let first = &mut self.now.lines[index];
+            if !since.stored {
+                (first.before, first.closes) = (since.greatest(), weight);
+            }
+            first.stored = stored;
+            since.stored = true;
+            since.begin();
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.now.lines.len() == LINES
+    }
+
+    /// The segment ends now; `last` tells when the line of an entry was last referenced.
+    pub(crate) fn cut(&mut self, now: Instant, last: impl Fn(Entry) -> Instant) {
+        self.begin = now;
+        let again = std::mem::replace(&mut self.again, usize::MAX);
+        if self.now.lines.is_empty() {
+            return;
+        }
+        let mut segment = std::mem::take(&mut self.now);
+        for first in &mut segment.lines {
+            first.after = self.since[usize::from(first.entry)].greatest();
+        }
+        if again < segment.lines.len() {
+            let mut order: Vec<_> = (again as u16..segment.lines.len() as u16).collect();
+            order.sort_unstable_by_key(|&index| last(segment.lines[usize::from(index)].entry));
+            let stay = order.iter().zip(again..).take_while(|&(&index, place)| usize::from(index) == place).count();
+            segment.order = order.split_off(stay);
+        }
+        self.done.push(segment);
+    }
+
+    pub(crate) fn take(&mut self) -> Digest {
+        Digest(std::mem::take(&mut self.done))
+    }
+}
+
+/// What threads counted within segments: it belongs to their own stacks and to the one of all.
+#[derive(Clone, Debug)]
+pub struct Within(pub(crate) Of);
+
+/// By the width of the stacks.
+#[derive(Clone, Debug)]
+pub(crate) enum Of {
+    Usual(Buckets<16>),
+    Wide(Buckets<24>),
+}
+
+impl Within {
+    /// Adds what another thread counted.
+    pub fn add(&mut self, other: &Self) {
+        match (&mut self.0, &other.0) {
+            (Of::Usual(sum), Of::Usual(other)) => sum.absorb(other),
+            (Of::Wide(sum), Of::Wide(other)) => sum.absorb(other),
+            _ => debug_assert!(false, "stacks of the same limits"),
+        }
+    }
+}

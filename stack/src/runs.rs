@@ -1,0 +1,73 @@
+//! References on their way through the tiers.
+
+use crate::held::{Entry, Since};
+use crate::item::Charge;
+use crate::repeats::Kind;
+use crate::{Bucket, Item};
+
+/// References to the same line in a row: the first one counts a distance, the others are on top.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) line: u64,
+    /// How often it occurs.
+    pub(crate) weight: u32,
+    /// Lower half: item of the first reference, and [`STORE`]. Upper half: item of the last store, and [`DIRTY`].
+    pub(crate) flags: u32,
+}
+
+/// The first reference is a store.
+pub(crate) const STORE: u32 = 1 << 15;
+/// Some reference is a store.
+pub(crate) const DIRTY: u32 = 1 << 31;
+/// There was no reference before.
+pub(crate) const COLD: u32 = 1 << 16;
+/// Another thread's store took it away since the last reference.
+pub(crate) const LOST: u32 = 1 << 17;
+
+/// The item of the first reference of a run.
+#[inline(always)]
+pub(crate) const fn first(flags: u32) -> Item {
+    Item(flags as u16 & Item::LAST.0)
+}
+
+/// What the first reference of a run counts as.
+#[inline(always)]
+pub(crate) const fn kind(flags: u32) -> (Kind, Item) {
+    (if flags & STORE != 0 { Kind::Store } else { Kind::Load }, first(flags))
+}
+
+/// Where the last store of a run, if there is one, has a write-back counted.
+#[inline(always)]
+pub(crate) const fn charge(flags: u32, bucket: Bucket) -> Charge {
+    if flags & DIRTY != 0 { Charge::new(bucket, Item((flags >> 16) as u16 & Item::LAST.0)) } else { Charge::NONE }
+}
+
+/// A line that came into the upper tiers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetch<const W: usize> {
+    pub(crate) line: u64,
+    /// Its distances, as far as they are known.
+    pub(crate) by_set: [u8; W],
+    pub(crate) full: u32,
+    pub(crate) weight: u32,
+    /// Lower half as in a run; and [`COLD`] and [`LOST`].
+    pub(crate) flags: u32,
+    /// Which run it is.
+    pub(crate) run: u32,
+    /// Where it is held.
+    pub(crate) entry: Entry,
+    /// The line that had to go, and what happened to it.
+    pub(crate) gone: Option<(u64, Since<W>)>,
+}
+
+/// The first store of a line since it came into the upper tiers. Closes the dirty interval that began before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Close<const W: usize> {
+    /// So many fetches came before.
+    pub(crate) after: usize,
+    pub(crate) line: u64,
+    pub(crate) weight: u32,
+    /// The last store of the run.
+    pub(crate) stored: Charge,
+    pub(crate) since: Since<W>,
+}

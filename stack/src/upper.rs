@@ -1,0 +1,275 @@
+//! A batch of runs through the upper tiers, where most of them end.
+
+use crate::Bucket;
+use crate::counts::Counts;
+use crate::digest::{First, Segment};
+use crate::engine::Core;
+use crate::held::{Entry, Held, ON_TOP, Since};
+use crate::item::Charge;
+use crate::lines::Lines;
+use crate::newest::{NEWEST, Newest};
+use crate::repeats::Kind;
+use crate::runs::{Close, Fetch, LOST, Run, STORE, charge, first, kind};
+use crate::sharing::{Known, Sharing};
+use crate::simd::Vector;
+use crate::top::{Order, TOP};
+
+impl<const W: usize> Core<W> {
+    /// All runs through the upper tiers. What hits there is done with here; what comes in is left to the older tier. What
+    /// is within a segment of this thread is counted in the second counters.
+    #[inline(always)]
+    pub(crate) fn reference_held<V: Vector>(
+        &mut self,
+        bucket: Bucket,
+        (mut counts, mut within): (Option<&mut Counts<W>>, Option<&mut Counts<W>>),
+        segment: &Segment,
+    ) {
+        let (mut stamps, mut top) = (self.newest.stamps::<V>(), V::Top::load(&self.top));
+        let runs = std::mem::take(&mut self.runs);
+        for (index, &run) in runs.iter().enumerate() {
+            let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
+            let place = top.place(run.line);
+            let (entry, mut full, mut by_set);
+            if place < TOP {
+                (full, by_set) = (place as u32, top.tally::<W>(place, run.line));
+                (top, entry) = top.lift(place);
+            } else if let Some(here) = self.held.find(run.line) {
+                entry = here;
+                let slot = self.held.slot(entry);
+                (full, by_set) = self.distances::<V>(stamps, top, slot, run.line);
+                self.move_up::<V>(&mut stamps, top, entry, slot);
+                top = top.push(run.line, entry);
+            } else {
+                let since = Since::now(stored);
+                let mut fetch = self.fetch::<V>(&mut stamps, top, run, since);
+                let entry = fetch.entry;
+                top = top.push(run.line, entry);
+                fetch.run = index as u32;
+                if let Some(sharing) = &mut self.sharing {
+                    fetch_shared(sharing, &mut self.lines, &mut fetch);
+                    first_of_segment(sharing, entry, run, stored, (counts.as_deref_mut(), within.as_deref_mut()));
+                }
+                self.fetches.push(fetch);
+                if stored != Charge::NONE {
+                    let (after, since) = (self.fetches.len(), Since::now(Charge::NONE));
+                    self.closes.push(Close { after, line: run.line, weight: run.weight, stored, since });
+                }
+                if let Some(first) = segment.lines.get(index) {
+                    self.go_on::<V>(entry, first, bucket, counts.as_deref_mut());
+                }
+                continue;
+            }
+            let (mut again, mut stored_within) = (false, false);
+            if let Some(sharing) = &mut self.sharing {
+                again = add_holes::<V, W>(sharing, entry, run.line, &mut full, &mut by_set);
+                if again {
+                    stored_within = sharing.digesting.stored(entry);
+                    sharing.digesting.again::<V>(entry, run.weight, full, &by_set, stored);
+                } else {
+                    first_of_segment(sharing, entry, run, stored, (counts.as_deref_mut(), within.as_deref_mut()));
+                }
+            }
+            if let Some(counts) = if again { within.as_deref_mut() } else { counts.as_deref_mut() } {
+                counts.add_near(kind, full, &by_set, weight);
+            }
+            if let Some(&outcome) = self.outcome_of.get(index) {
+                self.outcomes[outcome as usize].complete(full, &by_set);
+            }
+            let since = self.held.since(entry);
+            since.raise::<V>(full, &by_set);
+            if stored != Charge::NONE {
+                let counts = if stored_within { within.as_deref_mut() } else { counts.as_deref_mut() };
+                self.store(entry, run.line, run.weight, stored, bucket, counts);
+            }
+            if let Some(first) = segment.lines.get(index) {
+                self.go_on::<V>(entry, first, bucket, counts.as_deref_mut());
+            }
+        }
+        for &index in &segment.order {
+            let line = segment.lines[usize::from(index)].line;
+            let place = top.place(line);
+            if place < TOP {
+                (top, _) = top.lift(place);
+            } else if let Some(entry) = self.held.find(line) {
+                self.move_up::<V>(&mut stamps, top, entry, self.held.slot(entry));
+                top = top.push(line, entry);
+            }
+        }
+        top.store(&mut self.top);
+        self.runs = runs;
+    }
+
+    /// A line that is held is stored: closes the dirty interval that goes on, if there is one, in `bucket`, whose counts are
+    /// taken out.
+    #[inline(always)]
+    fn store(
+        &mut self,
+        entry: Entry,
+        line: u64,
+        weight: u32,
+        stored: Charge,
+        bucket: Bucket,
+        counts: Option<&mut Counts<W>>,
+    ) {
+        let since = self.held.since(entry);
+        match since.stored.get() {
+            None => {
+                let after = self.fetches.len();
+                self.closes.push(Close { after, line, weight, stored, since: *since });
+            }
+            Some(_) if since.full == 0 => {}
+            Some((charged, item)) => {
+                let counts = if charged == bucket { counts } else { self.buckets.of(charged) };
+                if let Some(counts) = counts {
+                    counts.add_near((Kind::Writeback, item), since.full, &since.greatest, weight.into());
+                }
+            }
+        }
+        *since = Since::now(stored);
+    }
+
+    /// What followed the first reference to a line in a segment.
+    #[inline(always)]
+    fn go_on<V: Vector>(&mut self, entry: Entry, first: &First, bucket: Bucket, counts: Option<&mut Counts<W>>) {
+        if first.closes > 0 {
+            self.held.since(entry).raise::<V>(first.before.full, first.before.by_set());
+            self.store(entry, first.line, first.closes, first.stored, bucket, counts);
+        }
+        let since = self.held.since(entry);
+        if first.stored != Charge::NONE {
+            since.stored = first.stored;
+        }
+        since.raise::<V>(first.after.full, first.after.by_set());
+    }
+
+    /// Distances of a line in a slot of the newest or the recent tier.
+    #[inline(always)]
+    fn distances<V: Vector>(&self, stamps: V::Stamps, top: V::Top, slot: usize, line: u64) -> (u32, [u8; W]) {
+        let (mut full, mut by_set) = (top.len() as u32, top.tally::<W>(top.len(), line));
+        let mut newer = self.newest.used();
+        if slot < NEWEST {
+            newer = self.newest.newer::<V>(stamps, slot);
+        } else {
+            let (deeper, deeper_by_set) = self.recent.distances::<V>(slot - NEWEST, line);
+            full += deeper as u32;
+            V::add(&mut by_set, &deeper_by_set);
+        }
+        V::add(&mut by_set, &self.newest.tally::<V>(newer, line));
+        (full + newer.count_ones(), by_set)
+    }
+
+    /// A line leaves its slot of the newest or the recent tier, to be put on top. The last one there comes down for it.
+    #[inline(always)]
+    fn move_up<V: Vector>(&mut self, stamps: &mut V::Stamps, top: V::Top, entry: Entry, slot: usize) {
+        let (held, newest, recent) = (&mut self.held, &mut self.newest, &mut self.recent);
+        held.set_slot(entry, ON_TOP);
+        match top.last() {
+            _ if slot >= NEWEST => match come_down::<V, W>(held, newest, stamps, top.last()) {
+                Some(down) => {
+                    recent.put::<V>(slot - NEWEST, held.line(down), down);
+                    held.set_slot(down, slot);
+                }
+                None => recent.remove(slot - NEWEST),
+            },
+            Some((line, entry)) => {
+                newest.put::<V>(stamps, slot, line, entry);
+                held.set_slot(entry, slot);
+            }
+            None => newest.remove::<V>(stamps, slot),
+        }
+    }
+
+    /// A line that is not in the upper tiers comes in.
+    #[inline(always)]
+    fn fetch<V: Vector>(&mut self, stamps: &mut V::Stamps, top: V::Top, run: Run, since: Since<W>) -> Fetch<W> {
+        let (held, newest, recent) = (&mut self.held, &mut self.newest, &mut self.recent);
+        let line = run.line;
+        let mut by_set = top.tally::<W>(top.len(), line);
+        V::add(&mut by_set, &newest.tally::<V>(newest.used(), line));
+        V::add(&mut by_set, &recent.tally::<V>(line));
+        let full = top.len() as u32 + newest.used().count_ones() + recent.len() as u32;
+        let (mut gone, mut entry) = (None, None);
+        if let Some(down) = come_down::<V, W>(held, newest, stamps, top.last()) {
+            let (slot, out) = recent.slot_for_new();
+            recent.put::<V>(slot, held.line(down), down);
+            held.set_slot(down, NEWEST + slot);
+            if let Some(out) = out {
+                gone = Some(held.replace(out, line, since));
+                entry = Some(out);
+            }
+        }
+        let entry = entry.unwrap_or_else(|| held.add(line, since));
+        held.set_slot(entry, ON_TOP);
+        Fetch { line, by_set, full, weight: run.weight, flags: run.flags & 0xffff, run: 0, entry, gone }
+    }
+}
+
+/// The last line of the top tier comes down into the newest; the entry of one that has to leave that.
+#[inline(always)]
+fn come_down<V: Vector, const W: usize>(
+    held: &mut Held<W>,
+    newest: &mut Newest<W>,
+    stamps: &mut V::Stamps,
+    last: Option<(u64, Entry)>,
+) -> Option<Entry> {
+    let (line, entry) = last?;
+    let (slot, down) = newest.slot_for_new::<V>(stamps);
+    newest.put::<V>(stamps, slot, line, entry);
+    held.set_slot(entry, slot);
+    down
+}
+
+/// A line comes into the segment that a digest is made of: what was taken for a reference within it is the first one.
+#[inline(always)]
+fn first_of_segment<const W: usize>(
+    sharing: &mut Sharing<W>,
+    entry: Entry,
+    run: Run,
+    stored: Charge,
+    (counts, within): (Option<&mut Counts<W>>, Option<&mut Counts<W>>),
+) {
+    let (item, store, weight) = (first(run.flags), run.flags & STORE != 0, u64::from(run.weight));
+    counts.into_iter().for_each(|counts| counts.add_references(item, store, weight));
+    within.into_iter().for_each(|within| within.take_references(item, store, weight));
+    if sharing.digesting.is_full() {
+        sharing.cut_before_last();
+    }
+    sharing.digesting.first(entry, run.line, run.weight, run.flags, stored);
+}
+
+/// A line in the upper tiers is referenced: the holes above it count too. Whether it is in the segment of a digest.
+#[inline(always)]
+fn add_holes<V: Vector, const W: usize>(
+    sharing: &mut Sharing<W>,
+    entry: Entry,
+    line: u64,
+    full: &mut u32,
+    by_set: &mut [u8; W],
+) -> bool {
+    let last = sharing.touch(entry);
+    if sharing.holes.may_be_above(last) {
+        let above = sharing.holes.reference(line, Some(last));
+        *full += above.0;
+        V::add(by_set, &above.1);
+    }
+    sharing.digesting.has(last)
+}
+
+/// A line came into the upper tiers: the holes above it count too.
+#[inline(never)]
+fn fetch_shared<const W: usize>(sharing: &mut Sharing<W>, lines: &mut Lines<W>, fetch: &mut Fetch<W>) {
+    let last = sharing.touch(fetch.entry);
+    if let Some((gone, _)) = fetch.gone {
+        sharing.note(lines.id(gone).unwrap_or_default(), last);
+    }
+    let known = sharing.known(lines.id(fetch.line).unwrap_or_default());
+    let found = if let Known::At(last) = known { Some(last) } else { None };
+    if known == Known::Lost {
+        fetch.flags |= LOST;
+    }
+    if sharing.holes.may_be_above(found.unwrap_or(0)) {
+        let above = sharing.holes.reference(fetch.line, found);
+        fetch.full += above.0;
+        fetch.by_set.iter_mut().zip(above.1).for_each(|(d, holes)| *d = d.saturating_add(holes));
+    }
+}
