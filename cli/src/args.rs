@@ -120,6 +120,9 @@ pub struct ReportArguments {
     /// With --by: how many rows; without: 30 in text, all in JSON and CSV
     #[arg(long, value_name = "N", requires = "by")]
     pub top: Option<usize>,
+    /// With --by phase: draw miss ratios over time here
+    #[arg(long, value_name = "FILE.svg", requires = "by")]
+    pub plot: Option<PathBuf>,
     /// Write the report as a page that opens in any browser, offline; with --each, profiles side by side
     #[arg(long, value_name = "FILE.html", conflicts_with_all = ["by", "format"])]
     pub html: Option<PathBuf>,
@@ -223,6 +226,8 @@ pub enum ReportBy {
     Object,
     /// Counters of basic blocks; for programs compiled with -bf-every-bb
     Block,
+    /// Slices of time; for runs with BF_PHASES=N
+    Phase,
 }
 
 impl ReportBy {
@@ -233,7 +238,7 @@ impl ReportBy {
             Self::Line => Some(By::Line),
             Self::Loop => Some(By::Loop),
             Self::Object => Some(By::Object),
-            Self::Block => None,
+            Self::Block | Self::Phase => None,
         }
     }
 }

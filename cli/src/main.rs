@@ -24,6 +24,7 @@ mod merge;
 mod output;
 mod page;
 mod patterns;
+mod phases;
 mod plot;
 mod query;
 mod replay;

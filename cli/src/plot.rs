@@ -1,6 +1,6 @@
 //! Miss ratios as curves over size, as SVG.
 
-use crate::{failure::Failure, sweep::series};
+use crate::{failure::Failure, output::number, sweep::series};
 use bf_postproc::{size, sweep::Point};
 use plotters::{
     prelude::{
@@ -30,8 +30,74 @@ pub fn curves(path: &Path, title: &str, points: &[Point]) -> Result<(), Failure>
     fs::write(path, drawing).map_err(|error| Failure::file("write", path, error))
 }
 
+/// Draws one curve per level: miss ratios, by how many references the program had made.
+pub fn over_time(path: &Path, title: &str, curves: Vec<Curve>) -> Result<(), Failure> {
+    let drawing = draw_over_time(title, &curves).map_err(|error| Failure::file("draw", path, error))?;
+    fs::write(path, drawing).map_err(|error| Failure::file("write", path, error))
+}
+
+fn draw_over_time(title: &str, curves: &[Curve]) -> Result<String, String> {
+    let all = || curves.iter().flat_map(|(_, curve)| curve);
+    if all().next().is_none() {
+        return Err("no cache could be asked about".to_owned());
+    }
+    let end = all().map(|at| at.0).fold(1.0, f64::max);
+    let top = all().map(|at| at.1).fold(0.0, f64::max).max(1e-6) * 1.05;
+    let mut svg = String::new();
+    let render = |svg: &mut String| -> Result<(), Box<dyn std::error::Error>> {
+        let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        area.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&area)
+            .caption(title, ("sans-serif", 20))
+            .margin(20)
+            .x_label_area_size(50)
+            .y_label_area_size(70)
+            .build_cartesian_2d(0.0..end, 0.0..top)?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(GREY)
+            .x_desc("references")
+            .y_desc("misses per reference")
+            .label_style(("sans-serif", 15))
+            .x_label_formatter(&|x| number(x.round() as u64))
+            .y_label_formatter(&|y| percent_of_axis(*y, top))
+            .draw()?;
+        for (index, (name, curve)) in curves.iter().enumerate() {
+            let colour = Palette99::pick(index).to_rgba();
+            // A slice's ratio holds from its beginning to its end.
+            let mut begin = 0.0;
+            let steps = curve.iter().flat_map(|&(end, ratio)| {
+                let from = std::mem::replace(&mut begin, end);
+                [(from, ratio), (end, ratio)]
+            });
+            chart
+                .draw_series(LineSeries::new(steps, colour.stroke_width(2)))?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2)));
+        }
+        chart
+            .configure_series_labels()
+            .position(plotters::chart::SeriesLabelPosition::UpperRight)
+            .legend_area_size(LEGEND)
+            .background_style(WHITE.mix(0.85))
+            .border_style(BLACK.mix(0.3))
+            .label_font(("sans-serif", 15))
+            .draw()?;
+        area.present()?;
+        Ok(())
+    };
+    render(&mut svg).map_err(|error| error.to_string())?;
+    Ok(svg)
+}
+
+/// A share, with as many digits as an axis up to `top` needs.
+fn percent_of_axis(share: f64, top: f64) -> String {
+    format!("{:.*} %", if top < 0.02 { 3 } else { usize::from(top < 0.2) }, share * 100.0)
+}
+
 /// A curve: its name, and (size, miss ratio) by size.
-type Curve = (String, Vec<(f64, f64)>);
+pub type Curve = (String, Vec<(f64, f64)>);
 
 fn collect(points: &[Point]) -> Vec<Curve> {
     let several = points.iter().any(|point| point.line_bytes != points[0].line_bytes);
@@ -81,7 +147,7 @@ fn draw(title: &str, points: &[Point]) -> Result<String, String> {
             .y_desc("miss ratio")
             .label_style(("sans-serif", 15))
             .x_label_formatter(&|x| size::format(x.round() as u64))
-            .y_label_formatter(&|y| format!("{:.*} %", if top < 0.02 { 3 } else { usize::from(top < 0.2) }, y * 100.0))
+            .y_label_formatter(&|y| percent_of_axis(*y, top))
             .draw()?;
         for (index, (name, curve)) in curves.iter().enumerate() {
             let colour = Palette99::pick(index).to_rgba();

@@ -1,12 +1,12 @@
 //! `bf report`: the first page about a run.
 
 use crate::{
-    args::{Hierarchy, ReportArguments},
+    args::{Hierarchy, ReportArguments, ReportBy},
     blocks, by, counters,
     failure::Failure,
     input::{self, Loaded},
     output::{counted, number, percent, print, row},
-    page, patterns, query,
+    page, patterns, phases, query,
 };
 use bf_postproc::{
     Answer, Query,
@@ -99,8 +99,15 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
     if let Some(html) = &arguments.html {
         return page::write(arguments, html);
     }
+    if arguments.plot.is_some() && !matches!(arguments.by, Some(ReportBy::Phase)) {
+        return Err(Failure::Usage("--plot draws what --by phase tells".to_owned()));
+    }
     if let Some(by) = arguments.by {
-        return by.attributed().map_or_else(|| blocks::command(arguments), |by| by::command(arguments, by));
+        return match (by, by.attributed()) {
+            (_, Some(by)) => by::command(arguments, by),
+            (ReportBy::Phase, None) => phases::command(arguments),
+            (_, None) => blocks::command(arguments),
+        };
     }
     let mut reports = Vec::new();
     for loaded in input::load(&arguments.input)? {

@@ -1,7 +1,7 @@
 //! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
 //! `-bf-by-func`, `-bf-data-structs`, `-bf-unique-bytes`, `-bf-mem-footprint`, `-bf-strides`, `-bf-reuse-dist`,
 //! `-bf-counters-only`, `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`, `-bf-every-bb`,
-//! `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
+//! `-bf-merge-bb=`, `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
 //!
 //! A plugin sees no command line, so they come by two environment variables: `BF_OPTS`, the user's own, with the words
 //! and quotes of a shell, as in an `@file`, and `BF_PASS_OPTS`, which the wrapper fills from its command line, one option
@@ -58,6 +58,8 @@ pub(crate) struct Options {
     pub(crate) no_counters: bool,
     /// Count by basic block, too.
     pub(crate) every_block: bool,
+    /// How many blocks of a function count as one; 0: each by itself.
+    pub(crate) merged_blocks: u32,
     /// Counters on request.
     pub(crate) extra: Extra,
     /// One line per module on stderr.
@@ -88,6 +90,12 @@ impl Options {
         options.line_sizes.dedup();
         if options.counters_only && options.no_counters {
             return Err("`-bf-counters-only` and `-bf-no-counters` together leave nothing to do".to_owned());
+        }
+        if options.merged_blocks > 0 && !options.every_block {
+            return Err("`-bf-merge-bb` merges what `-bf-every-bb` counts, which is not there".to_owned());
+        }
+        if options.every_block && options.no_counters {
+            return Err("`-bf-every-bb` counts, which `-bf-no-counters` forbids".to_owned());
         }
         let Self { counters_only, unique_bytes, footprint, strides, reuse_distance, .. } = options;
         let needy = [
@@ -149,6 +157,7 @@ impl Options {
             "bf-counters-only" => self.counters_only = alone()?,
             "bf-no-counters" => self.no_counters = alone()?,
             "bf-every-bb" => self.every_block = alone()?,
+            "bf-merge-bb" => self.merged_blocks = number(name, wanted()?, 1 << 20)?,
             "bf-types" => self.extra.types = alone()?,
             "bf-inst-mix" => self.extra.mix = alone()?,
             "bf-inst-deps" => self.extra.deps = alone()?,
@@ -220,6 +229,7 @@ mod tests {
             "-bf-counters-only",
             "-bf-no-counters",
             "-bf-every-bb",
+            "-bf-merge-bb=4",
             "-bf-types",
             "-bf-inst-mix",
             "-bf-inst-deps",
@@ -238,6 +248,7 @@ mod tests {
         assert_eq!((options.max_set_bits, options.max_ways), (20, 128));
         assert!(options.verbose && options.disable && options.no_streams);
         assert!(options.counters_only && options.no_counters && options.every_block);
+        assert_eq!(options.merged_blocks, 4);
         assert_eq!(options.extra, Extra { types: true, mix: true, deps: true, vectors: true });
         assert_eq!(options.flags(), 0x71);
         assert!(options.reuse_distance);

@@ -13,7 +13,7 @@ use crate::allocation::{self, Bytes, Place};
 use crate::llvm::{Analyses, Block, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
-const RUNTIME: [&str; 8] = [
+const RUNTIME: [&str; 10] = [
     bf_abi::FLUSH_SYMBOL,
     bf_abi::REGISTER_SYMBOL,
     bf_abi::counting::SLOTS_SYMBOL,
@@ -22,6 +22,8 @@ const RUNTIME: [&str; 8] = [
     "bf_start",
     "bf_stop",
     "bf_tag",
+    "bf_push",
+    "bf_pop",
 ];
 
 /// Whether the function belongs to the runtime.

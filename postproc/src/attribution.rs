@@ -129,12 +129,7 @@ pub fn attribute<'a>(profile: &'a Profile, asked: &Query) -> Result<Attribution<
             Part { process, places: &process.places, site: item.site, merged: item.merged, object, figures }
         }));
     }
-    let totals = totals(&answer);
-    for (column, total) in totals.columns().into_iter().enumerate() {
-        let mut values: Vec<_> =
-            parts.iter_mut().filter_map(|part| part.figures.columns_mut().into_iter().nth(column)).collect();
-        apportion(&mut values, total);
-    }
+    apportion_to(parts.iter_mut().map(|part| &mut part.figures), &totals(&answer));
     Ok(Attribution { answer, parts, counters: Vec::new() })
 }
 
@@ -199,6 +194,15 @@ fn of_scope(mut owners: Vec<Owner>, scope: Scope) -> Result<Vec<Owner>, QueryErr
         Scope::Shared if owners.len() <= 1 => Ok(owners),
         Scope::Shared => Err(QueryError::NoGlobal),
     }
+}
+
+/// Makes parts add up to the whole, figure by figure.
+pub(crate) fn apportion_to<'a>(parts: impl Iterator<Item = &'a mut Figures>, whole: &Figures) {
+    let mut columns: Vec<_> = whole.columns().iter().map(|_| Vec::new()).collect();
+    for part in parts {
+        columns.iter_mut().zip(part.columns_mut()).for_each(|(column, value)| column.push(value));
+    }
+    columns.iter_mut().zip(whole.columns()).for_each(|(column, total)| apportion(column, total));
 }
 
 /// Makes values add up to `total`, each as near to its share as whole numbers allow.

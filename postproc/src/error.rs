@@ -137,6 +137,9 @@ pub enum QueryError {
          without sampling"
     )]
     NotByPlace(String),
+    /// A run that was not cut into slices of time.
+    #[error("the run was not cut into phases; set BF_PHASES=N when it runs, for phases of N accesses")]
+    NoPhases,
     /// A shared level of several threads without the stack it needs.
     #[error("the profile has several threads but no stack of all of them; it is damaged, or was salvaged without it")]
     NoGlobal,

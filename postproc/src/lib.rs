@@ -17,6 +17,7 @@ pub mod explore;
 pub mod hashed;
 pub mod machine;
 pub mod patterns;
+pub mod phases;
 pub mod query;
 #[cfg(not(target_family = "wasm"))]
 pub mod replay;

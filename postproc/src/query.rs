@@ -3,6 +3,7 @@
 use crate::{
     answer::{self, Answer, Context, LevelAnswer, LevelCounts, UnitCounts},
     error::{QueryError, SpecError},
+    phases::is_meant,
     share::{self, Share, ShareError},
     spec::{Cache, Scope, Shape},
     stack::{Counts, Figure},
@@ -153,7 +154,7 @@ pub(crate) fn capacities(shapes: &[Shape]) -> Vec<u64> {
 
 /// Whether references under this tag are asked about.
 pub(crate) fn is_wanted(process: &Process, tags: &[String], tag: u32) -> bool {
-    tags.is_empty() || process.tags.get(tag as usize).is_some_and(|name| tags.contains(name))
+    tags.is_empty() || process.tags.get(tag as usize).is_some_and(|name| tags.iter().any(|asked| is_meant(name, asked)))
 }
 
 /// Whether the divisions fit the hierarchy and the tags are in the profile.
@@ -168,7 +169,8 @@ fn check(profile: &Profile, query: &Query) -> Result<(), QueryError> {
 
 /// Whether the tags are in the profile.
 pub(crate) fn check_tags(profile: &Profile, tags: &[String]) -> Result<(), QueryError> {
-    match tags.iter().find(|tag| !profile.processes.iter().any(|process| process.tags.contains(tag))) {
+    let there = profile.processes.iter().flat_map(|process| &process.tags);
+    match tags.iter().find(|asked| !there.clone().any(|tag| is_meant(tag, asked))) {
         Some(tag) => Err(QueryError::Tag { tag: tag.clone(), available: tag_names(profile) }),
         None => Ok(()),
     }

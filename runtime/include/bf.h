@@ -23,11 +23,19 @@ void bf_stop(void);
  * A process may use 252 names; all further ones count as "(more tags)". */
 void bf_tag(const char *name);
 
+/* Up to the bf_pop that belongs to it accesses count under this name within the one that holds now: bf_push("solve") and
+ * then bf_push("smooth") make "solve/smooth". bf_tag in between replaces the innermost name; bf_pop brings back the name that
+ * held before. Whoever asks for "solve" gets what is in it too. */
+void bf_push(const char *name);
+void bf_pop(void);
+
 #else
 
 static inline void bf_start(void) {}
 static inline void bf_stop(void) {}
 static inline void bf_tag(const char *name) { (void)name; }
+static inline void bf_push(const char *name) { (void)name; }
+static inline void bf_pop(void) {}
 
 #endif
 

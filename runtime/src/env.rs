@@ -39,6 +39,8 @@ pub struct Options {
     pub max_memory: Option<u64>,
     /// `BF_CHECKPOINT`: time between checkpoints.
     pub checkpoint: Option<Duration>,
+    /// `BF_PHASES`: accesses of a slice of time.
+    pub phases: Option<u64>,
     /// `BF_STOP=ignore`.
     pub stop_ignores: bool,
     /// `BF_VERBOSE=1`.
@@ -87,6 +89,7 @@ impl Options {
             "BF_THREADS" => self.threads = Some(number(&text, 0, 64)?),
             "BF_MAX_MEMORY" => self.max_memory = Some(bytes(&text)?),
             "BF_CHECKPOINT" => self.checkpoint = seconds(&text)?,
+            "BF_PHASES" => self.phases = Some(accesses(&text)?),
             "BF_STOP" if text == "ignore" => self.stop_ignores = true,
             "BF_STOP" => return Err(format!("{text:?} is not \"ignore\"")),
             "BF_VERBOSE" => self.verbose = flag(&text)?,
@@ -153,6 +156,15 @@ fn bytes(text: &str) -> Result<u64, String> {
     bytes.filter(|&bytes| bytes > 0).ok_or_else(|| format!("{text:?} is no size; write 512M or 2G"))
 }
 
+/// A number of accesses; here K is a thousand.
+fn accesses(text: &str) -> Result<u64, String> {
+    let thousands = |text: &str, unit, factor: u64| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor);
+    let units = [("K", 1000), ("M", 1_000_000), ("G", 1_000_000_000)];
+    let number =
+        units.into_iter().find_map(|(unit, factor)| thousands(text, unit, factor)).or_else(|| text.parse().ok());
+    number.filter(|&number| number > 0).ok_or_else(|| format!("{text:?} is no number of accesses; write 500K or 2M"))
+}
+
 fn seconds(text: &str) -> Result<Option<Duration>, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
     let time = Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is no time"))?;
@@ -196,6 +208,7 @@ mod tests {
             ("BF_BY_PLACE", "1"),
             ("BF_PATTERNS", "strides, mem-footprint"),
             ("BF_SHARING", "100"),
+            ("BF_PHASES", "3M"),
             ("BF_THREADS", "2"),
             ("BF_MAX_MEMORY", "3G"),
             ("BF_CHECKPOINT", "0.5"),
@@ -214,6 +227,7 @@ mod tests {
             by_place: Some(true),
             patterns: Some(Wanted { bytes: false, touches: true, strides: true }),
             sharing: Some(100),
+            phases: Some(3_000_000),
             threads: Some(2),
             max_memory: Some(3 << 30),
             checkpoint: Some(Duration::from_millis(500)),

@@ -78,6 +78,9 @@ impl Recorder {
         if let Some(patterns) = &self.patterns {
             lock(patterns).feed(slot, batch, bucket);
         }
+        if bucket != Bucket::UNCOUNTED {
+            calipers::counted(batch.accesses());
+        }
         objects::add_globals(&self.session);
         self.session.note(slot, batch);
         if self.helpers.take(self) {
@@ -280,6 +283,7 @@ fn start(options: &Options) {
     if options.stop_ignores {
         calipers::ignore_stopped();
     }
+    options.phases.into_iter().for_each(calipers::slice_every);
     PID.store(std::process::id(), Ordering::Relaxed);
     *lock(&IDENTITY) = Some(identify(lineage::is_descendant()));
     lineage::mark();

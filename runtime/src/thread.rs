@@ -205,6 +205,15 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
                         inner.forget_left(signals::frame(now), recorder);
                     }
                     inner.drain(recorder, Extent::Mine);
+                    if let Some(every) = process::options().phases
+                        && calipers::is_due()
+                    {
+                        drop(inner);
+                        calipers::next_slice(every);
+                        inner = thread.inner();
+                        // The change stands where the buffer ends.
+                        inner.drain(recorder, Extent::Mine);
+                    }
                     inner.choose_quantum(recorder);
                 }
                 _ => {}

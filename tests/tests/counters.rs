@@ -518,3 +518,35 @@ fn by_basic_block() {
         assert_eq!(apart.count(), 1);
     }
 }
+
+#[test]
+fn basic_blocks_merged() {
+    let source = r#"
+        __attribute__((noinline)) static int work(int n) {
+            int sum = 0;
+            for (volatile int k = 0; k < n; k = k + 1) sum += k % 3 ? k : 2;
+            return sum;
+        }
+        int main(int argc, char **argv) { (void)argv; return work(100 * argc) < 0; }"#;
+    let blocks = |options: &[&str]| {
+        let sandbox = Sandbox::new();
+        sandbox.c(source, &[&["-O1", "-bf-every-bb"], options].concat());
+        let _ = succeed(&mut sandbox.program("a.out"));
+        sandbox.bf(&["report", "--by", "block"])
+    };
+    let (each, merged) = (blocks(&[]), blocks(&["-bf-merge-bb=2"]));
+    assert_eq!(each["totals"], merged["totals"]);
+    let of = |report: &serde_json::Value, number: u64, by: u64| -> u64 {
+        let items = report["items"].as_array().unwrap().iter();
+        let mine = items.filter(|item| item["name"] == "work" && item["block"].as_u64().unwrap() / by == number);
+        mine.map(|item| item["instructions"].as_u64().unwrap()).sum()
+    };
+    for number in 0..3 {
+        assert_eq!(of(&merged, number, 1), of(&each, number, 2), "{number}");
+    }
+    let sandbox = Sandbox::new();
+    sandbox.write("a.c", source);
+    let output = sandbox.command(Build::Bf.cc()).args(["a.c", "-bf-merge-bb=2"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("-bf-every-bb"), "{said}");
+}

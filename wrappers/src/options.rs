@@ -32,7 +32,7 @@ impl Help {
 }
 
 /// Every option of ours.
-pub const OPTIONS: [Help; 21] = [
+pub const OPTIONS: [Help; 22] = [
     Help { name: "-bf-include", value: "LIST", text: "Instrument only these functions: names by comma, or @FILE." },
     Help { name: "-bf-exclude", value: "LIST", text: "Do not instrument these functions: names by comma, or @FILE." },
     Help { name: "-bf-line-size", value: "LIST", text: "Cache line sizes to record, bytes by comma (default 64)." },
@@ -52,6 +52,7 @@ pub const OPTIONS: [Help; 21] = [
     Help { name: "-bf-counters-only", value: "", text: "Count instructions, and record nothing of memory." },
     Help { name: "-bf-no-counters", value: "", text: "Record memory only, and count no instructions." },
     Help { name: "-bf-every-bb", value: "", text: "Count by basic block, too (bf report --by block)." },
+    Help { name: "-bf-merge-bb", value: "N", text: "With -bf-every-bb: N blocks of a function count as one." },
     Help { name: "-bf-types", value: "", text: "Count loads and stores by type." },
     Help { name: "-bf-inst-mix", value: "", text: "Count instructions by operation and type." },
     Help { name: "-bf-inst-deps", value: "", text: "Count which operations use the results of which." },

@@ -125,9 +125,9 @@ impl<'a> Counter<'a> {
     ) -> Self {
         let tables = tables::Tables::new(module);
         let emitter = emit::Emitter::new(module, emitter, tables.global());
-        let &Options { extra, every_block, .. } = options;
+        let &Options { extra, every_block, merged_blocks, .. } = options;
         let classifier = Classifier::new(module);
-        Self { planner: Planner { classifier, analyses, mark, extra, every_block }, tables, emitter }
+        Self { planner: Planner { classifier, analyses, mark, extra, every_block, merged_blocks }, tables, emitter }
     }
 
     /// What to count in a function, for [`Counter::write`]: nothing else may change it in between but other plans.
@@ -158,6 +158,8 @@ struct Planner {
     extra: Extra,
     /// What a block does is counted there and nowhere else.
     every_block: bool,
+    /// So many blocks have one number; 0: each has its own.
+    merged_blocks: u32,
 }
 
 /// What the slots of a block are needed for once more.
@@ -197,7 +199,7 @@ impl Planner {
         let begin = instructions.iter().position(|each| starts(*each)).unwrap_or(instructions.len() - 1);
         let slot = |before: Value, quantity, site: u32, tally: Tally| {
             let tallies = Tallies(BTreeMap::from([(site, tally)]));
-            Slot { before, quantity, tallies, block: number, line: before.line() }
+            Slot { before, quantity, tallies, block: number / self.merged_blocks.max(1), line: before.line() }
         };
         let first = slots.len();
         slots.push(slot(instructions[begin], Quantity::One, site(instructions[begin]), Tally::from([("blocks", 1)])));

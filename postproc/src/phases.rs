@@ -1,0 +1,106 @@
+//! Names of tags, and what they say of time: a run may be cut into slices, whose number then ends the name of every tag
+//! but those of slice 0. `solve/smooth@3` is what ran under `smooth` within `solve` in slice 3.
+
+use crate::{
+    Answer, Query, QueryError,
+    attribution::{Figures, apportion_to, totals},
+    query::{is_wanted, query},
+};
+use bf_profile::Profile;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One slice of time.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// Its number, from 0.
+    pub number: u32,
+    /// What is asked for to have it alone.
+    pub tags: Vec<String>,
+    /// Its part of the answer.
+    pub figures: Figures,
+}
+
+/// A tag's name without the slice, and the number of that; `None` where the name has none, which a tag of slice 0 has not.
+#[must_use]
+pub fn split(name: &str) -> (&str, Option<u32>) {
+    let slice = name.rsplit_once('@').and_then(|(path, slice)| Some((path, slice.parse().ok()?)));
+    slice.map_or((name, None), |(path, slice)| (path, Some(slice)))
+}
+
+/// Whether a tag is meant by what was asked for: its own name or one around it, in any slice or in the one that is named.
+#[must_use]
+pub fn is_meant(tag: &str, asked: &str) -> bool {
+    let ((path, slice), (asked_path, asked_slice)) = (split(tag), split(asked));
+    let within = || path.strip_prefix(asked_path).is_some_and(|rest| rest.starts_with('/')) && !asked_path.is_empty();
+    tag == asked
+        || (path == asked_path || within()) && asked_slice.is_none_or(|asked| slice.unwrap_or_default() == asked)
+}
+
+/// The answer to a question by slices of time, in their order. The slices add up to it, figure by figure.
+///
+/// # Errors
+/// Those of [`query`], and a run that was not cut into slices.
+pub fn by_phase(profile: &Profile, asked: &Query) -> Result<(Answer, Vec<Phase>), QueryError> {
+    let slices = slices(profile, &asked.tags)?;
+    let answer = query(profile, asked)?;
+    let mut phases = Vec::new();
+    for (number, tags) in slices {
+        let part = query(profile, &Query { tags: tags.clone(), ..asked.clone() })?;
+        phases.push(Phase { number, tags, figures: totals(&part) });
+    }
+    apportion_to(phases.iter_mut().map(|phase| &mut phase.figures), &totals(&answer));
+    Ok((answer, phases))
+}
+
+/// The slices of a run by number, each with the tags that make it up.
+///
+/// # Errors
+/// It was not cut into slices.
+pub fn slices(profile: &Profile, tags: &[String]) -> Result<BTreeMap<u32, Vec<String>>, QueryError> {
+    let mut found: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+    for process in &profile.processes {
+        let wanted = (0..).zip(&process.tags).filter(|&(tag, _)| is_wanted(process, tags, tag));
+        for (path, slice) in wanted.map(|(_, name)| split(name)) {
+            found.entry(slice.unwrap_or_default()).or_default().insert(path);
+        }
+    }
+    if found.keys().all(|&slice| slice == 0) {
+        return Err(QueryError::NoPhases);
+    }
+    let named = |(slice, paths): (u32, BTreeSet<&str>)| {
+        (slice, paths.into_iter().map(|path| format!("{path}@{slice}")).collect())
+    };
+    Ok(found.into_iter().map(named).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_meant_by_the_names_around_it_and_by_its_slice() {
+        assert_eq!((split("solve/a@12"), split("a@b"), split("")), (("solve/a", Some(12)), ("a@b", None), ("", None)));
+        for (tag, asked) in [
+            ("solve", "solve"),
+            ("solve@3", "solve"),
+            ("solve/smooth", "solve"),
+            ("solve/smooth@3", "solve@3"),
+            ("solve", "solve@0"),
+            ("@2", ""),
+            ("", "@0"),
+            ("a@b", "a@b"),
+        ] {
+            assert!(is_meant(tag, asked), "{tag} by {asked}");
+        }
+        for (tag, asked) in [
+            ("solver", "solve"),
+            ("solve", "solve/smooth"),
+            ("solve@3", "solve@2"),
+            ("solve", "solve@1"),
+            ("a", ""),
+            ("a@1", "@1"),
+        ] {
+            assert!(!is_meant(tag, asked), "{tag} by {asked}");
+        }
+    }
+}
