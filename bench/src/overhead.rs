@@ -19,8 +19,9 @@ const PROGRAMS: [(&str, &str); 5] =
     [("sqlite", "400000"), ("stencil", "600"), ("matmul", "200"), ("molecular", "40"), ("lookup", "50")];
 
 /// Options that count without recording.
-const COUNTING: [&[&str]; 6] = [
+const COUNTING: [&[&str]; 7] = [
     &[],
+    &["-bf-every-bb"],
     &["-bf-types"],
     &["-bf-inst-mix"],
     &["-bf-inst-deps"],
@@ -32,10 +33,11 @@ const COUNTING: [&[&str]; 6] = [
 const RECORDED: [(&str, &str); 3] = [("stencil", "4"), ("matmul", "1"), ("lookup", "1")];
 
 /// Options that keep more than reuse distances of lines.
-const RECORDING: [&str; 5] = ["-bf-unique-bytes", "-bf-mem-footprint", "-bf-strides", "-bf-reuse-dist", "-bf-by-func"];
+const RECORDING: [&str; 6] =
+    ["-bf-by-func", "-bf-data-structs", "-bf-unique-bytes", "-bf-mem-footprint", "-bf-strides", "-bf-reuse-dist"];
 
-/// Prints two tables: of counting as a ratio to the native program, and of what is recorded besides reuse distances as a ratio to
-/// recording those.
+/// Prints two tables of ratios to the native program, of counting and of recording, and one of what is recorded besides reuse
+/// distances as a ratio to recording those.
 ///
 /// # Errors
 /// A program does not build or fails, or there is none of a given name.
@@ -46,44 +48,55 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
     ensure!(known, "no such program; there are {}", PROGRAMS.map(|(name, _)| name).join(", "));
     let counting: Vec<_> = COUNTING.iter().map(|options| [&["-bf-counters-only"], *options].concat()).collect();
     let recording: Vec<_> = RECORDING.iter().map(|option| vec![*option]).collect();
-    let native = (Build::Native, Vec::new());
-    for (programs, first, options) in
-        [(&PROGRAMS[..], native, counting), (&RECORDED[..], (Build::Bf, Vec::new()), recording)]
-    {
+    let recording = [vec![]].into_iter().chain(recording).collect();
+    for (programs, options, bases) in [(&PROGRAMS[..], counting, &[0][..]), (&RECORDED[..], recording, &[0, 1])] {
         let programs: Vec<_> = programs.iter().filter(|(name, _)| chosen(name)).copied().collect();
-        let builds: Vec<_> =
-            [first].into_iter().chain(options.into_iter().map(|options| (Build::Bf, options))).collect();
-        println!("{}", ratios(&programs, &builds, rounds, folder.path())?);
+        let native = [(Build::Native, Vec::new())].into_iter();
+        let builds: Vec<_> = native.chain(options.into_iter().map(|options| (Build::Bf, options))).collect();
+        let seconds = programs.iter().map(|program| medians(*program, &builds, rounds, folder.path()));
+        let seconds = seconds.collect::<Result<Vec<_>>>()?;
+        for &base in bases {
+            println!("{}", ratios(&programs, &builds, &seconds, base));
+        }
     }
     Ok(())
 }
 
-/// CPU time of programs built in several ways, as ratios to the first.
-fn ratios(
-    programs: &[(&str, &str)],
+/// CPU time of a program built in several ways, which take turns.
+fn medians(
+    (name, argument): (&str, &str),
     builds: &[(Build, Vec<&str>)],
     rounds: usize,
     folder: &Path,
-) -> Result<comfy_table::Table> {
-    let names: Vec<_> = builds.iter().map(|(build, options)| name(*build, options)).collect();
+) -> Result<Vec<f64>> {
+    eprintln!("measuring {name}");
+    let all = builds.iter().map(|(build, options)| self::build(name, *build, options, folder));
+    let all: Vec<_> = all.collect::<Result<_>>()?;
+    let mut seconds = vec![Vec::new(); all.len()];
+    for _ in 0..rounds {
+        for (seconds, program) in seconds.iter_mut().zip(&all) {
+            seconds.push(measure(program, argument, folder)?);
+        }
+    }
+    Ok(seconds.into_iter().map(median).collect())
+}
+
+/// The medians of programs as ratios to those of build number `base`; what comes before that is left out.
+fn ratios(
+    programs: &[(&str, &str)],
+    builds: &[(Build, Vec<&str>)],
+    seconds: &[Vec<f64>],
+    base: usize,
+) -> comfy_table::Table {
+    let names: Vec<_> = builds[base..].iter().map(|(build, options)| name(*build, options)).collect();
     let first = format!("{} s", names[0]);
     let header: Vec<_> = ["program", &first].into_iter().chain(names[1..].iter().map(String::as_str)).collect();
     let mut table = table(&header);
-    for (name, argument) in programs {
-        eprintln!("measuring {name}");
-        let all = builds.iter().map(|(build, options)| self::build(name, *build, options, folder));
-        let all: Vec<_> = all.collect::<Result<_>>()?;
-        let mut seconds = vec![Vec::new(); all.len()];
-        for _ in 0..rounds {
-            for (seconds, program) in seconds.iter_mut().zip(&all) {
-                seconds.push(measure(program, argument, folder)?);
-            }
-        }
-        let medians: Vec<_> = seconds.into_iter().map(median).collect();
-        let ratios = medians[1..].iter().map(|seconds| format!("{:.2}", seconds / medians[0]));
-        table.add_row([(*name).to_owned(), format!("{:.2}", medians[0])].into_iter().chain(ratios));
+    for ((name, _), seconds) in programs.iter().zip(seconds) {
+        let ratios = seconds[base + 1..].iter().map(|each| format!("{:.2}", each / seconds[base]));
+        table.add_row([(*name).to_owned(), format!("{:.2}", seconds[base])].into_iter().chain(ratios));
     }
-    Ok(table)
+    table
 }
 
 fn name(build: Build, options: &[&str]) -> String {
