@@ -39,6 +39,25 @@ pub trait Shapes {
     fn shape(&mut self, number: u32) -> Arc<Shape>;
 }
 
+/// Shapes for tests: number n has the header n + 1.
+#[cfg(test)]
+pub(crate) struct TestShapes(pub(crate) Vec<Arc<Shape>>);
+
+#[cfg(test)]
+impl Shapes for TestShapes {
+    fn words(&self, header: u64) -> u32 {
+        self.0[header as usize - 1].words
+    }
+
+    fn number(&mut self, header: u64) -> u32 {
+        header as u32 - 1
+    }
+
+    fn shape(&mut self, number: u32) -> Arc<Shape> {
+        Arc::clone(&self.0[number as usize])
+    }
+}
+
 /// Accesses of one thread in program order. Reusable: [`Batch::clear`] keeps the memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {

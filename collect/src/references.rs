@@ -287,29 +287,12 @@ fn at(step: &Step, words: &[u64]) -> (u64, u64, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Shapes;
+    use crate::batch::TestShapes;
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    /// Shape n has the header n + 1.
-    struct Known(Vec<Arc<Shape>>);
-
-    impl Shapes for Known {
-        fn words(&self, header: u64) -> u32 {
-            self.0[header as usize - 1].words
-        }
-
-        fn number(&mut self, header: u64) -> u32 {
-            header as u32 - 1
-        }
-
-        fn shape(&mut self, number: u32) -> Arc<Shape> {
-            Arc::clone(&self.0[number as usize])
-        }
-    }
-
-    fn known(shapes: Vec<Option<Shape>>) -> Known {
-        Known(shapes.into_iter().map(|shape| Arc::new(shape.unwrap())).collect())
+    fn known(shapes: Vec<Option<Shape>>) -> TestShapes {
+        TestShapes(shapes.into_iter().map(|shape| Arc::new(shape.unwrap())).collect())
     }
 
     /// Lines, whether they are stored to, and items.
@@ -347,7 +330,7 @@ mod tests {
         all
     }
 
-    fn recorded(shapes: &mut Known, words: &[u64]) -> Batch {
+    fn recorded(shapes: &mut TestShapes, words: &[u64]) -> Batch {
         let mut batch = Batch::new();
         assert_eq!(batch.append(words.iter().copied(), shapes, |_| panic!("more than a batch holds")), words.len());
         batch

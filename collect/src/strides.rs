@@ -128,37 +128,20 @@ fn at<T: Default>(all: &mut Vec<T>, index: usize) -> &mut T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Shapes;
+    use crate::batch::TestShapes;
     use bf_stack::Item;
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    /// Shape n has the header n + 1, and 3 words.
-    struct Known(Vec<Arc<Shape>>);
-
-    impl Shapes for Known {
-        fn words(&self, header: u64) -> u32 {
-            self.0[header as usize - 1].words
-        }
-
-        fn number(&mut self, header: u64) -> u32 {
-            header as u32 - 1
-        }
-
-        fn shape(&mut self, number: u32) -> Arc<Shape> {
-            Arc::clone(&self.0[number as usize])
-        }
-    }
-
-    /// A load of 8 bytes once and in a stream, and a store of 4 and a range.
-    fn known() -> Known {
+    /// A load of 8 bytes once and in a stream, and a store of 4 and a range; each has 3 words.
+    fn known() -> TestShapes {
         let step = |word, offset, what| Step { word, offset, what, item: Item::NONE };
         let shapes = [
             Shape::once(2, vec![step(1, 8, What::Load(8))]),
             Shape::stream(4, vec![step(2, 0, What::Load(8))]),
             Shape::once(4, vec![step(1, 0, What::Store(4)), step(2, 0, What::LoadRange)]),
         ];
-        Known((1..).zip(shapes).map(|(origin, shape)| Arc::new(shape.unwrap().of_segment(origin))).collect())
+        TestShapes((1..).zip(shapes).map(|(origin, shape)| Arc::new(shape.unwrap().of_segment(origin))).collect())
     }
 
     fn feed(strides: &mut Strides, slot: u32, words: &[u64], bucket: Bucket) {
