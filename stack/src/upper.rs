@@ -32,7 +32,7 @@ impl<const W: usize> Core<W> {
             let (entry, mut full, mut by_set);
             if place < TOP {
                 (full, by_set) = (place as u32, top.tally::<W>(place, run.line));
-                (top, entry) = top.lift(place);
+                (top, entry) = top.lift(place, run.line);
             } else if let Some(here) = self.held.find(run.line) {
                 entry = here;
                 let slot = self.held.slot(entry);
@@ -89,7 +89,7 @@ impl<const W: usize> Core<W> {
             let line = segment.lines[usize::from(index)].line;
             let place = top.place(line);
             if place < TOP {
-                (top, _) = top.lift(place);
+                (top, _) = top.lift(place, line);
             } else if let Some(entry) = self.held.find(line) {
                 self.move_up::<V>(&mut stamps, top, entry, self.held.slot(entry));
                 top = top.push(line, entry);

@@ -1,11 +1,12 @@
 //! AVX2: half a cache line in a vector.
 
 use super::{Vector, prefetch};
+use crate::held::Entry;
 use crate::newest::{NEWEST, Stamps};
 use crate::older::Time;
 use crate::recent::{self, WORDS};
 use crate::sets::Part;
-use crate::top::Top;
+use crate::top::{Order, TOP, Top};
 use core::arch::x86_64::*;
 
 pub(super) struct Avx2;
@@ -15,7 +16,7 @@ pub(super) struct Avx2;
 // - what is loaded or stored lies within the array that is borrowed, at the alignment its type has.
 impl Vector for Avx2 {
     type Stamps = (__m256i, __m256i);
-    type Top = Top;
+    type Top = TopRegisters;
 
     #[inline(always)]
     fn load(stamps: &Stamps) -> Self::Stamps {
@@ -124,6 +125,163 @@ impl Vector for Avx2 {
         prefetch(what);
     }
 }
+
+/// The first and the last four lines, and the entries.
+#[derive(Clone, Copy)]
+pub(super) struct TopRegisters(__m256i, __m256i, __m128i);
+
+// SAFETY, for every block here:
+// - as above.
+impl Order for TopRegisters {
+    #[inline(always)]
+    fn load(top: &Top) -> Self {
+        // SAFETY: see above.
+        unsafe {
+            let (first, last) = (top.lines.as_ptr(), top.lines.as_ptr().add(4));
+            Self(
+                _mm256_loadu_si256(first.cast()),
+                _mm256_loadu_si256(last.cast()),
+                _mm_loadu_si128(top.entries.as_ptr().cast()),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn store(self, top: &mut Top) {
+        // SAFETY: see above.
+        unsafe {
+            _mm256_storeu_si256(top.lines.as_mut_ptr().cast(), self.0);
+            _mm256_storeu_si256(top.lines.as_mut_ptr().add(4).cast(), self.1);
+            _mm_storeu_si128(top.entries.as_mut_ptr().cast(), self.2);
+        }
+    }
+
+    #[inline(always)]
+    fn place(self, line: u64) -> usize {
+        // SAFETY: see above.
+        let here = unsafe {
+            let line = _mm256_set1_epi64x(line as i64);
+            let bits = |lines| _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(lines, line))) as u32;
+            bits(self.0) | bits(self.1) << 4
+        };
+        (here | 1 << TOP).trailing_zeros() as usize
+    }
+
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.place(u64::MAX)
+    }
+
+    #[inline(always)]
+    fn tally<const W: usize>(self, first: usize, line: u64) -> [u8; W] {
+        let mut tally = [0; W];
+        // SAFETY: see above.
+        unsafe {
+            let line = _mm256_set1_epi64x(line as i64);
+            // For each of the first lines ones for the lowest bits that agree.
+            let agree = |lines, before: &[u64; 4]| {
+                let differ = _mm256_xor_si256(lines, line);
+                let agree = _mm256_andnot_si256(differ, _mm256_add_epi64(differ, _mm256_set1_epi64x(-1)));
+                _mm256_and_si256(agree, _mm256_loadu_si256(before.as_ptr().cast()))
+            };
+            let [before_low, before_high] = &BEFORE[first % (TOP + 1)];
+            let (low, high) = (agree(self.0, before_low), agree(self.1, before_high));
+            _mm_storeu_si128(tally.as_mut_ptr().cast(), by_bit(low, high));
+            if W > 16 {
+                let more = by_bit(_mm256_srli_epi64::<16>(low), _mm256_srli_epi64::<16>(high));
+                _mm_storel_epi64(tally.as_mut_ptr().add(16).cast(), more);
+            }
+        }
+        tally
+    }
+
+    #[inline(always)]
+    fn lift(self, place: usize, line: u64) -> (Self, Entry) {
+        // SAFETY: see above.
+        unsafe {
+            let pushed = self.push(line, 0);
+            let [low, high] = &BEFORE[place % TOP + 1];
+            let (low, high) = (_mm256_loadu_si256(low.as_ptr().cast()), _mm256_loadu_si256(high.as_ptr().cast()));
+            let places = _mm_loadu_si128(LIFTED[place % TOP].as_ptr().cast());
+            let entries = _mm_shuffle_epi8(self.2, places);
+            let (low, high) = (_mm256_blendv_epi8(self.0, pushed.0, low), _mm256_blendv_epi8(self.1, pushed.1, high));
+            (Self(low, high, entries), _mm_extract_epi16::<0>(entries) as Entry)
+        }
+    }
+
+    #[inline(always)]
+    fn push(self, line: u64, entry: Entry) -> Self {
+        // SAFETY: see above.
+        unsafe {
+            let low = _mm256_permute4x64_epi64::<0b10_01_00_00>(self.0);
+            let high = _mm256_permute4x64_epi64::<0b10_01_00_00>(self.1);
+            Self(
+                _mm256_blend_epi32::<0b11>(low, _mm256_set1_epi64x(line as i64)),
+                _mm256_blend_epi32::<0b11>(high, _mm256_permute4x64_epi64::<0b11_11_11_11>(self.0)),
+                _mm_alignr_epi8::<14>(self.2, _mm_set1_epi16(entry as i16)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    fn last(self) -> Option<(u64, Entry)> {
+        // SAFETY: see above.
+        let (line, entry) =
+            unsafe { (_mm256_extract_epi64::<3>(self.1) as u64, _mm_extract_epi16::<7>(self.2) as Entry) };
+        (line != u64::MAX).then_some((line, entry))
+    }
+}
+
+/// For each of the 16 lowest bits, how many of eight words have it.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn by_bit(low: __m256i, high: __m256i) -> __m128i {
+    let lowest = _mm256_set1_epi64x(0xffff);
+    // The 16 bits of each, with as many zeros between: of four words in either half.
+    let words = _mm256_packus_epi32(_mm256_and_si256(low, lowest), _mm256_and_si256(high, lowest));
+    let bits = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+    let mut sum = _mm256_setzero_si256();
+    for word in 0..4 {
+        // One of them in each half: its lower byte eight times, then its upper one.
+        let bytes = _mm256_set_epi64x(0x0101_0101_0101_0101, 0, 0x0101_0101_0101_0101, 0);
+        let bytes = _mm256_add_epi8(bytes, _mm256_set1_epi8(4 * word));
+        let has = _mm256_and_si256(_mm256_shuffle_epi8(words, bytes), bits);
+        sum = _mm256_sub_epi8(sum, _mm256_cmpeq_epi8(has, bits));
+    }
+    _mm_add_epi8(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum))
+}
+
+/// For each place all ones where a line is before it: for four lines and for four more.
+static BEFORE: [[[u64; 4]; 2]; TOP + 1] = {
+    let mut all = [[[0; 4]; 2]; TOP + 1];
+    let mut place = 0;
+    while place <= TOP {
+        let mut line = 0;
+        while line < place {
+            all[place][line / 4][line % 4] = u64::MAX;
+            line += 1;
+        }
+        place += 1;
+    }
+    all
+};
+
+/// For each place where the bytes of each entry are found once the one there is on top.
+static LIFTED: [[u8; 2 * TOP]; TOP] = {
+    let mut all = [[0; 2 * TOP]; TOP];
+    let mut lifted = 0;
+    while lifted < TOP {
+        let mut place = 0;
+        while place < TOP {
+            let from = if place == 0 { lifted } else { place - (place <= lifted) as usize };
+            all[lifted][2 * place] = 2 * from as u8;
+            all[lifted][2 * place + 1] = 2 * from as u8 + 1;
+            place += 1;
+        }
+        lifted += 1;
+    }
+    all
+};
 
 /// Applies an operation on bytes to all of them, 16 and then 8 at a time: W is 16 or 24.
 #[inline(always)]

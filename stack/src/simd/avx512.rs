@@ -215,7 +215,7 @@ impl Order for TopRegisters {
     }
 
     #[inline(always)]
-    fn lift(self, place: usize) -> (Self, Entry) {
+    fn lift(self, place: usize, _line: u64) -> (Self, Entry) {
         // SAFETY: see above.
         unsafe {
             let places = _mm512_load_si512(LIFTED[place % TOP].0.as_ptr().cast());
