@@ -3,6 +3,7 @@
 use crate::{failure::Failure, output::number, sweep::series};
 use bf_postproc::{size, sweep::Point};
 use plotters::{
+    coord::ranged1d::{AsRangedCoord, ValueFormatter},
     prelude::{
         ChartBuilder, Circle, IntoDrawingArea, IntoLogRange, LineSeries, PathElement, SVGBackend, TRANSPARENT, WHITE,
     },
@@ -12,6 +13,8 @@ use std::{fs, path::Path};
 
 /// Pixels.
 const SIZE: (u32, u32) = (960, 600);
+/// Pixels of a line in the legend.
+const LEGEND: u32 = 30;
 /// Labels that fit beside each other below the plot.
 const MOST_LABELS: usize = 14;
 const GREY: RGBColor = RGBColor(225, 225, 225);
@@ -37,58 +40,18 @@ pub fn over_time(path: &Path, title: &str, curves: Vec<Curve>) -> Result<(), Fai
 }
 
 fn draw_over_time(title: &str, curves: &[Curve]) -> Result<String, String> {
-    let all = || curves.iter().flat_map(|(_, curve)| curve);
-    if all().next().is_none() {
+    let end = curves.iter().flat_map(|(_, curve)| curve).map(|at| at.0).fold(f64::NAN, f64::max);
+    if end.is_nan() {
         return Err("no cache could be asked about".to_owned());
     }
-    let end = all().map(|at| at.0).fold(1.0, f64::max);
-    let top = all().map(|at| at.1).fold(0.0, f64::max).max(1e-6) * 1.05;
-    let mut svg = String::new();
-    let render = |svg: &mut String| -> Result<(), Box<dyn std::error::Error>> {
-        let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-        area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(title, ("sans-serif", 20))
-            .margin(20)
-            .x_label_area_size(50)
-            .y_label_area_size(70)
-            .build_cartesian_2d(0.0..end, 0.0..top)?;
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GREY)
-            .x_desc("references")
-            .y_desc("misses per reference")
-            .label_style(("sans-serif", 15))
-            .x_label_formatter(&|x| number(x.round() as u64))
-            .y_label_formatter(&|y| percent_of_axis(*y, top))
-            .draw()?;
-        for (index, (name, curve)) in curves.iter().enumerate() {
-            let colour = Palette99::pick(index).to_rgba();
-            // A slice's ratio holds from its beginning to its end.
-            let mut begin = 0.0;
-            let steps = curve.iter().flat_map(|&(end, ratio)| {
-                let from = std::mem::replace(&mut begin, end);
-                [(from, ratio), (end, ratio)]
-            });
-            chart
-                .draw_series(LineSeries::new(steps, colour.stroke_width(2)))?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2)));
-        }
-        chart
-            .configure_series_labels()
-            .position(plotters::chart::SeriesLabelPosition::UpperRight)
-            .legend_area_size(LEGEND)
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.3))
-            .label_font(("sans-serif", 15))
-            .draw()?;
-        area.present()?;
-        Ok(())
+    // A slice's ratio holds from its beginning to its end.
+    let steps = |curve: &[(f64, f64)]| {
+        let begins = [0.0].into_iter().chain(curve.iter().map(|at| at.0));
+        begins.zip(curve).flat_map(|(begin, &(end, ratio))| [(begin, ratio), (end, ratio)]).collect()
     };
-    render(&mut svg).map_err(|error| error.to_string())?;
-    Ok(svg)
+    let curves: Vec<Curve> = curves.iter().map(|(name, curve)| (name.clone(), steps(curve))).collect();
+    let axes = Axes { x: "references", y: "misses per reference", labels: 11, format: number, dots: false };
+    render(title, &axes, 0.0..end.max(1.0), &curves)
 }
 
 /// A share, with as many digits as an axis up to `top` needs.
@@ -96,7 +59,7 @@ fn percent_of_axis(share: f64, top: f64) -> String {
     format!("{:.*} %", if top < 0.02 { 3 } else { usize::from(top < 0.2) }, share * 100.0)
 }
 
-/// A curve: its name, and (size, miss ratio) by size.
+/// A curve: its name, and points: a size, or the end of a slice of time, and the miss ratio there, in order.
 pub type Curve = (String, Vec<(f64, f64)>);
 
 fn collect(points: &[Point]) -> Vec<Curve> {
@@ -127,7 +90,29 @@ fn draw(title: &str, points: &[Point]) -> Result<String, String> {
     let least = all().map(|at| at.0).fold(f64::INFINITY, f64::min).log2().floor();
     let greatest = all().map(|at| at.0).fold(0.0, f64::max).log2().ceil().max(least + 1.0);
     let labels = ((greatest - least) as usize).min(MOST_LABELS);
-    let top = all().map(|at| at.1).fold(0.0, f64::max).max(1e-6) * 1.05;
+    let axes = Axes { x: "cache size", y: "miss ratio", labels, format: size::format, dots: true };
+    render(title, &axes, (least.exp2()..greatest.exp2()).log_scale().base(2.0), &curves)
+}
+
+/// What the axes are, and how curves are drawn.
+struct Axes {
+    x: &'static str,
+    y: &'static str,
+    /// About so many labels along x.
+    labels: usize,
+    /// A label along x.
+    format: fn(u64) -> String,
+    /// Whether points stand out.
+    dots: bool,
+}
+
+/// Draws curves of shares over `x`.
+fn render<X>(title: &str, axes: &Axes, x: X, curves: &[Curve]) -> Result<String, String>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
+{
+    let top = curves.iter().flat_map(|(_, curve)| curve).map(|at| at.1).fold(0.0, f64::max).max(1e-6) * 1.05;
     let mut svg = String::new();
     let render = |svg: &mut String| -> Result<(), Box<dyn std::error::Error>> {
         let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
@@ -137,16 +122,16 @@ fn draw(title: &str, points: &[Point]) -> Result<String, String> {
             .margin(20)
             .x_label_area_size(50)
             .y_label_area_size(70)
-            .build_cartesian_2d((least.exp2()..greatest.exp2()).log_scale().base(2.0), 0.0..top)?;
+            .build_cartesian_2d(x, 0.0..top)?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
             .bold_line_style(GREY)
-            .x_labels(labels)
-            .x_desc("cache size")
-            .y_desc("miss ratio")
+            .x_labels(axes.labels)
+            .x_desc(axes.x)
+            .y_desc(axes.y)
             .label_style(("sans-serif", 15))
-            .x_label_formatter(&|x| size::format(x.round() as u64))
+            .x_label_formatter(&|x| (axes.format)(x.round() as u64))
             .y_label_formatter(&|y| percent_of_axis(*y, top))
             .draw()?;
         for (index, (name, curve)) in curves.iter().enumerate() {
@@ -155,7 +140,9 @@ fn draw(title: &str, points: &[Point]) -> Result<String, String> {
                 .draw_series(LineSeries::new(curve.iter().copied(), colour.stroke_width(2)))?
                 .label(name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], colour.stroke_width(2)));
-            chart.draw_series(curve.iter().map(|&at| Circle::new(at, 3, colour.filled())))?;
+            if axes.dots {
+                chart.draw_series(curve.iter().map(|&at| Circle::new(at, 3, colour.filled())))?;
+            }
         }
         chart
             .configure_series_labels()
@@ -171,6 +158,3 @@ fn draw(title: &str, points: &[Point]) -> Result<String, String> {
     render(&mut svg).map_err(|error| error.to_string())?;
     Ok(svg)
 }
-
-/// Pixels of a line in the legend.
-const LEGEND: u32 = 30;

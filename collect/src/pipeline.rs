@@ -44,9 +44,9 @@ pub(crate) struct Item {
 
 impl Item {
     /// Whether the stacks of all slots are needed to analyse it for one part of the line sizes.
-    pub(crate) fn is_common(&self, part: usize, parts: usize) -> bool {
+    pub(crate) fn is_common(&self, part: usize) -> bool {
         let common = self.common.get().map_or(&[][..], Vec::as_slice);
-        if parts > 1 { common.get(part).is_some_and(|lines| !lines.is_empty()) } else { is_common(common) }
+        if self.digests.len() > 1 { common.get(part).is_some_and(|lines| !lines.is_empty()) } else { is_common(common) }
     }
 }
 
@@ -110,8 +110,6 @@ struct Schedule {
     sorting: VecDeque<(u64, Arc<Item>)>,
     sorts: bool,
     sorter_busy: bool,
-    /// Parts of the stacks of each slot.
-    parts: usize,
     /// Parts and numbers of batches with common lines that are not finished.
     common: Vec<(usize, u64)>,
     /// Batches dealt out so far.
@@ -150,7 +148,6 @@ impl Pipeline {
             sorting: VecDeque::with_capacity(BACKLOG),
             sorts: false,
             sorter_busy: false,
-            parts,
             common: Vec::with_capacity(BACKLOG * parts),
             dealt: 0,
             backlog: 0,
@@ -397,8 +394,7 @@ impl Schedule {
     }
 
     /// The number of a lane's next batch, if it may be analysed now. The global stacks need what the slot's own made of it.
-    /// One with common lines needs the stacks of all slots:
-    /// all batches before it must be finished, and those after it wait.
+    /// One with common lines needs the stacks of all slots: all batches before it must be finished, and those after it wait.
     fn next_of(&self, lane: &Lane) -> Option<u64> {
         let number = lane.runnable()?;
         if lane.slot.is_none() {
@@ -414,8 +410,8 @@ impl Schedule {
 
     /// Deals a batch out to its lanes.
     fn deal(&mut self, number: u64, item: &Arc<Item>) {
-        for part in 0..self.parts {
-            if item.is_common(part, self.parts) {
+        for part in 0..item.digests.len() {
+            if item.is_common(part) {
                 self.common.push((part, number));
             }
         }

@@ -479,7 +479,7 @@ impl Session {
             }
             Work::Analyse { owner, part, private: true, .. } => {
                 let common = job.item.common.get().map_or(&[][..], Vec::as_slice);
-                let Some(_feeding) = self.enter(job.item.is_common(*part, self.parts.len())) else { return };
+                let Some(_feeding) = self.enter(job.item.is_common(*part)) else { return };
                 let taken = self.feed_private(owner, *part, common, batch, bucket).unwrap_or_default();
                 // Nobody else analyses this batch for them.
                 let _ = job.item.digests[*part].set(taken.digests);

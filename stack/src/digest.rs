@@ -9,7 +9,7 @@
 //! Nothing of a segment is lost: a dirty interval that it does not begin or does not end is handed on by what it adds.
 
 use crate::counts::Buckets;
-use crate::held::{Entry, HELD};
+use crate::held::{Entry, HELD, Since};
 use crate::holes::Instant;
 use crate::item::Charge;
 use crate::simd::Vector;
@@ -62,6 +62,12 @@ pub(crate) struct Greatest {
 impl Greatest {
     const NONE: Self = Self { by_set: [0; Limits::MOST_SET_BITS as usize], full: 0 };
 
+    fn of<const W: usize>(since: &Since<W>) -> Self {
+        let mut greatest = Self { full: since.full, ..Self::NONE };
+        greatest.by_set[..W].copy_from_slice(&since.greatest);
+        greatest
+    }
+
     /// Of a stack of that width.
     #[inline(always)]
     pub(crate) fn by_set<const W: usize>(&self) -> &[u8; W] {
@@ -69,27 +75,13 @@ impl Greatest {
     }
 }
 
-/// What happened to a line since its first reference in the segment, or since its last store there.
+/// A line of the segment.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(32))]
-struct Since<const W: usize> {
-    greatest: [u8; W],
-    full: u32,
+struct Member<const W: usize> {
+    /// What happened to it since its first reference in the segment, or since its last store there.
+    since: Since<W>,
     /// Its place in the segment.
     index: u16,
-    stored: bool,
-}
-
-impl<const W: usize> Since<W> {
-    fn greatest(&self) -> Greatest {
-        let mut greatest = Greatest { full: self.full, ..Greatest::NONE };
-        greatest.by_set[..W].copy_from_slice(&self.greatest);
-        greatest
-    }
-
-    fn begin(&mut self) {
-        (self.greatest, self.full) = ([0; W], 0);
-    }
 }
 
 /// The segment that goes on, and those before it.
@@ -101,14 +93,14 @@ pub(crate) struct Digesting<const W: usize> {
     begin: Instant,
     /// The first of its lines that was referenced again when others had come.
     again: usize,
-    /// By entry, of the lines of the segment.
-    since: Box<[Since<W>; HELD]>,
+    /// By entry.
+    members: Box<[Member<W>; HELD]>,
 }
 
 impl<const W: usize> Digesting<W> {
     pub(crate) fn new() -> Self {
-        let since = boxed::array(Since { greatest: [0; W], full: 0, index: 0, stored: false });
-        Self { done: Vec::new(), now: Segment::default(), begin: 0, again: usize::MAX, since }
+        let members = boxed::array(Member { since: Since::now(Charge::NONE), index: 0 });
+        Self { done: Vec::new(), now: Segment::default(), begin: 0, again: usize::MAX, members }
     }
 
     /// Whether a line that was last referenced then is in the segment.
@@ -120,15 +112,14 @@ impl<const W: usize> Digesting<W> {
     /// Whether a line that is in the segment was stored there.
     #[inline(always)]
     pub(crate) fn stored(&self, entry: Entry) -> bool {
-        self.since[usize::from(entry) % HELD].stored
+        self.members[usize::from(entry) % HELD].since.stored != Charge::NONE
     }
 
     /// A line comes into the segment. Not if it is full.
     #[inline(always)]
     pub(crate) fn first(&mut self, entry: Entry, line: u64, weight: u32, flags: u32, stored: Charge) {
-        let since = &mut self.since[usize::from(entry) % HELD];
-        since.begin();
-        (since.index, since.stored) = (self.now.lines.len() as u16, stored != Charge::NONE);
+        let index = self.now.lines.len() as u16;
+        self.members[usize::from(entry) % HELD] = Member { since: Since::now(stored), index };
         let (before, after) = (Greatest::NONE, Greatest::NONE);
         self.now.lines.push(First { line, weight, flags, entry, closes: 0, before, stored, after });
     }
@@ -136,21 +127,18 @@ impl<const W: usize> Digesting<W> {
     /// A line of the segment is referenced again, and stored if there is a charge.
     #[inline(always)]
     pub(crate) fn again<V: Vector>(&mut self, entry: Entry, weight: u32, full: u32, by_set: &[u8; W], stored: Charge) {
-        let since = &mut self.since[usize::from(entry) % HELD];
-        since.full = since.full.max(full);
-        V::raise(&mut since.greatest, by_set);
-        let index = usize::from(since.index);
+        let Member { since, index } = &mut self.members[usize::from(entry) % HELD];
+        since.raise::<V>(full, by_set);
+        let index = usize::from(*index);
         if index + 1 < self.now.lines.len() {
             self.again = self.again.min(index);
         }
         if stored != Charge::NONE {
-            let first = &mut self.now.lines[index];
-            if !since.stored {
-                (first.before, first.closes) = (since.greatest(), weight);
+            if since.stored == Charge::NONE {
+                let first = &mut self.now.lines[index];
+                (first.before, first.closes) = (Greatest::of(since), weight);
             }
-            first.stored = stored;
-            since.stored = true;
-            since.begin();
+            *since = Since::now(stored);
         }
     }
 
@@ -167,7 +155,8 @@ impl<const W: usize> Digesting<W> {
         }
         let mut segment = std::mem::take(&mut self.now);
         for first in &mut segment.lines {
-            first.after = self.since[usize::from(first.entry)].greatest();
+            let since = &self.members[usize::from(first.entry)].since;
+            (first.stored, first.after) = (since.stored, Greatest::of(since));
         }
         if again < segment.lines.len() {
             let mut order: Vec<_> = (again as u16..segment.lines.len() as u16).collect();

@@ -171,8 +171,12 @@ impl Stack {
     #[must_use]
     pub fn counted_with(&self, within: &Within) -> Vec<Counted> {
         match (&self.core, &within.0) {
-            (Width::Usual(core), Of::Usual(within)) => simd::run(CountWith { core, within }, self.instructions),
-            (Width::Wide(core), Of::Wide(within)) => simd::run(CountWith { core, within }, self.instructions),
+            (Width::Usual(core), Of::Usual(within)) => {
+                simd::run(Count { core, elsewhere: Some(within) }, self.instructions)
+            }
+            (Width::Wide(core), Of::Wide(within)) => {
+                simd::run(Count { core, elsewhere: Some(within) }, self.instructions)
+            }
             _ => self.counted(),
         }
     }
@@ -190,7 +194,7 @@ impl Engine for Stack {
     }
 
     fn counted(&self) -> Vec<Counted> {
-        of_width!(&self.core, core => simd::run(Count { core }, self.instructions))
+        of_width!(&self.core, core => simd::run(Count { core, elsewhere: None }, self.instructions))
     }
 }
 
@@ -214,6 +218,8 @@ impl<const W: usize> Task for Feed<'_, '_, '_, W> {
 /// Makes the histograms.
 struct Count<'a, const W: usize> {
     core: &'a Core<W>,
+    /// What is counted elsewhere.
+    elsewhere: Option<&'a Buckets<W>>,
 }
 
 impl<const W: usize> Task for Count<'_, W> {
@@ -221,22 +227,7 @@ impl<const W: usize> Task for Count<'_, W> {
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
-        self.core.counted_with::<V>(None)
-    }
-}
-
-/// The same with what threads counted within segments.
-struct CountWith<'a, const W: usize> {
-    core: &'a Core<W>,
-    within: &'a Buckets<W>,
-}
-
-impl<const W: usize> Task for CountWith<'_, W> {
-    type Answer = Vec<Counted>;
-
-    #[inline(always)]
-    fn run<V: Vector>(self) -> Self::Answer {
-        self.core.counted_with::<V>(Some(self.within))
+        self.core.counted_with::<V>(self.elsewhere)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::held::Entry;
 /// How many lines the tier holds.
 pub(crate) const TOP: usize = 8;
 /// No line: there are not so many.
-const NONE: u64 = u64::MAX;
+pub(crate) const NONE: u64 = u64::MAX;
 
 /// The lines, most recent first, and their entries.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,10 @@ pub(crate) trait Order: Copy {
     fn place(self, line: u64) -> usize;
 
     /// How many lines are here.
-    fn len(self) -> usize;
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.place(NONE)
+    }
 
     /// How many of the `first` lines agree with this one in their lowest a bits, a = 1 ..= W.
     fn tally<const W: usize>(self, first: usize, line: u64) -> [u8; W];
@@ -79,11 +82,6 @@ impl Order for Top {
     fn place(self, line: u64) -> usize {
         let here = self.lines.iter().enumerate().map(|(place, &other)| u32::from(other == line) << place);
         (here.sum::<u32>() | 1 << TOP).trailing_zeros() as usize
-    }
-
-    #[inline(always)]
-    fn len(self) -> usize {
-        self.place(NONE)
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@ use crate::newest::{NEWEST, Stamps};
 use crate::older::Time;
 use crate::recent::{self, WORDS};
 use crate::sets::Part;
-use crate::top::{Order, TOP, Top};
+use crate::top::{NONE, Order, TOP, Top};
 use core::arch::x86_64::*;
 
 pub(super) struct Avx2;
@@ -168,11 +168,6 @@ impl Order for TopRegisters {
     }
 
     #[inline(always)]
-    fn len(self) -> usize {
-        self.place(u64::MAX)
-    }
-
-    #[inline(always)]
     fn tally<const W: usize>(self, first: usize, line: u64) -> [u8; W] {
         let mut tally = [0; W];
         // SAFETY: see above.
@@ -228,7 +223,7 @@ impl Order for TopRegisters {
         // SAFETY: see above.
         let (line, entry) =
             unsafe { (_mm256_extract_epi64::<3>(self.1) as u64, _mm_extract_epi16::<7>(self.2) as Entry) };
-        (line != u64::MAX).then_some((line, entry))
+        (line != NONE).then_some((line, entry))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::newest::Stamps;
 use crate::older::Time;
 use crate::recent::{self, RECENT, WORDS};
 use crate::sets::{PART, Part};
-use crate::top::{Order, TOP, Top};
+use crate::top::{NONE, Order, TOP, Top};
 use core::arch::x86_64::*;
 
 pub(super) struct Avx512;
@@ -188,11 +188,6 @@ impl Order for TopRegisters {
     }
 
     #[inline(always)]
-    fn len(self) -> usize {
-        self.place(u64::MAX)
-    }
-
-    #[inline(always)]
     fn tally<const W: usize>(self, first: usize, line: u64) -> [u8; W] {
         let mut tally = [0; W];
         // SAFETY: see above.
@@ -241,7 +236,7 @@ impl Order for TopRegisters {
             let lines = _mm512_extracti64x2_epi64::<3>(self.0);
             (_mm_extract_epi64::<1>(lines) as u64, _mm_extract_epi16::<7>(self.1) as Entry)
         };
-        (line != u64::MAX).then_some((line, entry))
+        (line != NONE).then_some((line, entry))
     }
 }
 
