@@ -74,6 +74,12 @@ pub struct PlaceItem {
 }
 
 impl Counters {
+    /// The tag of every item, block and place.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = u32> + '_ {
+        let items = self.items.iter().map(|item| item.tag);
+        items.chain(self.blocks.iter().map(|block| block.tag)).chain(self.places.iter().map(|place| place.tag))
+    }
+
     /// Checks that everything is sorted, and that every index names something.
     ///
     /// # Errors

@@ -126,10 +126,7 @@ impl Process {
             ensure(loads + stores == 0, || "a sampled reference is neither cold nor at a distance".into())?;
         }
         let named = |tag: u32| (tag as usize) < self.tags.len();
-        let counted = self.counters.items.iter().map(|item| item.tag);
-        let counted = counted.chain(self.counters.blocks.iter().map(|block| block.tag));
-        let mut counted = counted.chain(self.counters.places.iter().map(|place| place.tag));
-        ensure(counted.all(named), || "a counter's tag has no name".into())?;
+        ensure(self.counters.tags().all(named), || "a counter's tag has no name".into())?;
         let placed = |site: u32| (site as usize) < self.places.sites.len();
         let sites = self.counters.places.iter().filter_map(|place| place.site);
         ensure(sites.into_iter().all(placed), || "a counter's place is not known".into())?;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::assemble::{Assembly, Parts};
+use crate::counters::Counters;
 use crate::error::{Damage, Error, Place};
 use crate::merge::merge;
 use crate::model::{Process, Profile};
@@ -156,7 +157,7 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
         counters.blocks.retain(|block| block.tag < MOST_TAGS);
         counters.places.retain(|place| place.tag < MOST_TAGS);
     }
-    let counters = parts.counters.iter().flat_map(|counters| &counters.items).map(|item| item.tag);
+    let counters = parts.counters.iter().flat_map(Counters::tags);
     let tags = stacks.map(|stack| stack.tag).chain(slots).chain(counters).map(|tag| tag + 1).max().unwrap_or(0);
     if parts.head.is_none() {
         lost.push(format!("the head of process {index} is lost: its name, machine, log and tag names are unknown"));
