@@ -36,7 +36,7 @@
 //! second, and so on. Address arithmetic wraps around at 2^64.
 //!
 //! A call that allocates memory is followed by a segment of kind [`Segment::ALLOCATION`], one that frees some is preceded by
-//! one of kind [`Segment::RELEASE`].
+//! one of kind [`Segment::RELEASE`]. One of kind [`Segment::PATH`] says who the callers are (see [`paths`]).
 //!
 //! The runtime hands out zeroed buffers, so an address word that is still zero when the buffer is read stands for
 //! accesses that did not happen: a fault, a `longjmp` out of a signal handler, or an inactive lane of a masked operation.
@@ -44,11 +44,12 @@
 #![forbid(unsafe_code)]
 
 pub mod counting;
+pub mod paths;
 
 use core::ffi::c_char;
 
 /// Version of every layout on this page; the runtime refuses (ignores, with a line in the log) modules of another one.
-pub const ABI_VERSION: u32 = 5;
+pub const ABI_VERSION: u32 = 6;
 
 /// Most words, header included, that one segment may reserve; the pass splits longer segments.
 pub const MAX_SEGMENT_WORDS: u32 = 1024;
@@ -78,6 +79,12 @@ pub struct Tls {
     pub reserved: [u64; 5],
     /// Address of the thread's slots (see [`counting`]); zero before it has any.
     pub slots: u64,
+    /// The call path that the thread is on (see [`paths`]).
+    pub path: u64,
+    /// That of the function which made the last call that may have become a jump.
+    pub tail_path: u64,
+    /// Whom it called.
+    pub tail_callee: u64,
 }
 
 /// Static description of one segment, writable data in the object file; `n_entries` of type [`Entry`] follow it.
@@ -95,7 +102,7 @@ pub struct Segment {
     pub callee: u32,
     /// The module it belongs to.
     pub module: *const Module,
-    /// [`Segment::ONCE`], [`Segment::STREAM`], [`Segment::ALLOCATION`] or [`Segment::RELEASE`].
+    /// [`Segment::ONCE`], [`Segment::STREAM`], [`Segment::ALLOCATION`], [`Segment::RELEASE`] or [`Segment::PATH`].
     pub kind: u32,
     /// 1-based index into the sites of the module's [`Places`], of the instruction that the segment begins with. 0: unknown.
     pub site: u32,
@@ -123,6 +130,8 @@ impl Segment {
     pub const ALLOCATION: u32 = 2;
     /// No entries. Word 1 is the address of memory that is about to be freed.
     pub const RELEASE: u32 = 3;
+    /// No entries. Word 1 is 1 + the [`paths::Path`] that the thread is on from here.
+    pub const PATH: u32 = 4;
     /// Where a stream's number of iterations stands.
     pub const COUNT_WORD: u32 = 1;
 }
@@ -186,6 +195,8 @@ impl Module {
     pub const FOOTPRINT: u32 = 1 << 5;
     /// Flag: `-bf-strides`.
     pub const STRIDES: u32 = 1 << 6;
+    /// Flag: `-bf-call-stack`.
+    pub const CALL_PATHS: u32 = 1 << 8;
 }
 
 /// Where in the source the segments of a module come from: constant tables that name each other by index.

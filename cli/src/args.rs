@@ -114,7 +114,7 @@ pub struct ReportArguments {
     /// Break the figures down; for programs compiled with -bf-by-func (with -bf-counters-only: functions) or run with BF_BY_PLACE=1
     #[arg(long, value_enum)]
     pub by: Option<ReportBy>,
-    /// With --by: the figure that rows are sorted by, as JSON names them; without: misses of the last level
+    /// With --by: the figure that rows are sorted by, as JSON names them, for call paths also NAME.inclusive; without: misses of the last level
     #[arg(long, value_name = "FIGURE", requires = "by")]
     pub sort: Option<String>,
     /// With --by: how many rows; without: 30 in text, all in JSON and CSV
@@ -159,7 +159,7 @@ pub struct ExportArguments {
     /// For which program
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub to: ExportFormat,
-    /// File to write; - for stdout. Of parquet the folder
+    /// File to write; - for stdout. Of parquet and hpctoolkit the folder
     #[arg(short, long)]
     pub output: PathBuf,
     /// Of parquet: name of the files in each table's folder, so that several exports can share it; without: part
@@ -179,6 +179,8 @@ pub enum ExportFormat {
     Callgrind,
     /// Hatchet's GraphFrame.from_literal
     Hatchet,
+    /// Hatchet's GraphFrame.from_hpctoolkit, as a folder; for -bf-call-stack
+    Hpctoolkit,
     /// sqlite3, as SQL statements
     Sql,
     /// One JSON document
@@ -200,6 +202,8 @@ pub enum ByArgument {
     Loop,
     /// Variables, blocks by where they were allocated, stacks; for -bf-data-structs or BF_BY_OBJECT=1
     Object,
+    /// Functions with their callers; for -bf-call-stack
+    Callpath,
 }
 
 impl From<ByArgument> for By {
@@ -209,6 +213,7 @@ impl From<ByArgument> for By {
             ByArgument::Line => Self::Line,
             ByArgument::Loop => Self::Loop,
             ByArgument::Object => Self::Object,
+            ByArgument::Callpath => Self::Callpath,
         }
     }
 }
@@ -224,6 +229,8 @@ pub enum ReportBy {
     Loop,
     /// Variables, blocks by where they were allocated, stacks; for -bf-data-structs or BF_BY_OBJECT=1
     Object,
+    /// Functions with their callers; for programs compiled with -bf-call-stack
+    Callpath,
     /// Counters of basic blocks; for programs compiled with -bf-every-bb
     Block,
     /// Slices of time; for runs with BF_PHASES=N
@@ -238,6 +245,7 @@ impl ReportBy {
             Self::Line => Some(By::Line),
             Self::Loop => Some(By::Loop),
             Self::Object => Some(By::Object),
+            Self::Callpath => Some(By::Callpath),
             Self::Block | Self::Phase => None,
         }
     }

@@ -11,11 +11,12 @@ use bf_postproc::{
     Query,
     attribution::{Attribution, By, Figures, Key, Memory, attribute, not_by_place},
     counters,
+    paths::Tree,
 };
 use bf_profile::{CountedFunction, Profile};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Rows that are printed if the user does not say how many.
 const TOP: usize = 30;
@@ -45,6 +46,9 @@ struct Item {
     memory: Option<Memory>,
     #[serde(flatten)]
     figures: Named,
+    /// Of a call path: the figures with those of everything that was called from there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inclusive: Option<Named>,
 }
 
 /// Figures with their names, in order.
@@ -124,6 +128,7 @@ pub fn counted<'a>(
 fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Breakdown, Failure> {
     let (profile, tags) = (&loaded.profile, &arguments.hierarchy.tags);
     let (attribution, machine) = match by {
+        By::Callpath => return paths(loaded, arguments),
         By::Object => attribution(loaded, &arguments.hierarchy)?,
         By::Function => counted(loaded, &arguments.hierarchy)?,
         By::Line | By::Loop => {
@@ -143,7 +148,7 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
     let rows = attribution.by(by).into_iter();
     let item = |(key, figures)| {
         let memory = memory.get(&key).copied();
-        Item { key, memory, figures: Named::new(&figures, &attribution) }
+        Item { key, memory, figures: Named::new(&figures, &attribution), inclusive: None }
     };
     let mut items: Vec<_> = rows.map(item).collect();
     if by == By::Function {
@@ -168,6 +173,52 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
         levels: answer.levels.iter().map(|level| level.name.clone()).collect(),
     })
 }
+
+/// The breakdown by call path.
+fn paths(loaded: &Loaded, arguments: &ReportArguments) -> Result<Breakdown, Failure> {
+    let (profile, tags) = (&loaded.profile, &arguments.hierarchy.tags);
+    if let Some(process) = Tree::without(profile) {
+        return Err(Failure::Failed(format!(
+            "{} was recorded without call paths; compile with -bf-call-stack",
+            process.meta.executable
+        )));
+    }
+    let (attribution, machine) = counted(loaded, &arguments.hierarchy)?;
+    let tree = Tree::new(profile, tags, &attribution);
+    let named = |values: &[u64]| Named(tree.figures.iter().cloned().zip(values.iter().copied()).collect());
+    let totals = named(&tree.totals);
+    let levels: Vec<_> = attribution.answer.levels.iter().map(|level| level.name.clone()).collect();
+    let usual = levels.last().map_or_else(|| "instructions".to_owned(), |level| format!("{level}.misses"));
+    let sort = arguments.sort.clone().unwrap_or(usual);
+    let (name, inclusive) = sort.strip_suffix(INCLUSIVE).map_or((sort.as_str(), false), |name| (name, true));
+    known(name, &totals)?;
+    let shown = tree.paths.iter().enumerate().filter(|(_, path)| path.all.iter().any(|&count| count > 0));
+    let mut items: Vec<_> = shown
+        .map(|(index, path)| {
+            let key = Key::of_chain(&tree.chain(index));
+            Item { key, memory: None, figures: named(&path.own), inclusive: Some(named(&path.all)) }
+        })
+        .collect();
+    items.sort_by_cached_key(|item| {
+        let all = item.inclusive.as_ref().map_or(0, |all| all.get(name));
+        let own = item.figures.get(name);
+        Reverse(if inclusive { (all, own) } else { (own, all) })
+    });
+    Ok(Breakdown {
+        schema: "bf.report/1",
+        profiles: loaded.names(),
+        machine,
+        tags: tags.clone(),
+        by: By::Callpath,
+        sort,
+        totals,
+        items,
+        levels,
+    })
+}
+
+/// What the name of a figure ends in that is meant with everything called.
+const INCLUSIVE: &str = ".inclusive";
 
 /// The figure to sort by: the one asked for, which must be there, or the usual one.
 pub fn figure(arguments: &ReportArguments, usual: String, totals: &Named) -> Result<String, Failure> {
@@ -205,7 +256,8 @@ fn add_counters(profile: &Profile, tags: &[String], totals: &mut Named, items: &
     for (function, values) in functions {
         let CountedFunction { name, file, line } = function.clone();
         let key = Key { name: name.clone(), linkage_name: name, file, line, ..Key::default() };
-        items.push(Item { key, memory: None, figures: Named([none.clone(), columns(Some(values))].concat()) });
+        let figures = Named([none.clone(), columns(Some(values))].concat());
+        items.push(Item { key, memory: None, figures, inclusive: None });
     }
     totals.0.extend(sums);
 }
@@ -261,7 +313,7 @@ pub const USUAL: [&str; 7] = ["entries", "instructions", "loads", "stores", "flo
 /// The counters that stand in the table: the one that it is sorted by, and the usual ones where there is nothing else.
 fn shown_counters(breakdown: &Breakdown) -> Vec<&str> {
     let sort = breakdown.sort.as_str();
-    let is_counter = !sort.contains('.') && !sort.ends_with("_references");
+    let is_counter = !sort.trim_end_matches(INCLUSIVE).contains('.') && !sort.ends_with("_references");
     let mut shown = if breakdown.levels.is_empty() { USUAL.to_vec() } else { Vec::new() };
     if is_counter && !shown.contains(&sort) {
         shown.push(sort);
@@ -281,6 +333,7 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
             By::Line => "line of function",
             By::Loop => "loop of function",
             By::Object => "object",
+            By::Callpath => "call path",
         }
         .to_owned(),
         if breakdown.by == By::Object { "bytes" } else { "where" }.to_owned(),
@@ -289,11 +342,14 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
         header.push("references".to_owned());
     }
     for level in &breakdown.levels {
-        header.extend([format!("{level} misses"), "of all".to_owned(), format!("{level} write-backs")]);
+        header.extend([format!("{level} misses"), "of all".to_owned()]);
+        header.extend((breakdown.by == By::Callpath).then(|| "with callees".to_owned()));
+        header.push(format!("{level} write-backs"));
     }
     let counters = shown_counters(breakdown);
     header.extend(counters.iter().map(|name| name.replace('_', " ")));
-    let cells = |figures: &Named| {
+    let cells = |figures: &Named, inclusive: Option<&Named>| {
+        let with_callees = |name| inclusive.map_or_else(String::new, |all| number(all.get(name)));
         let mut cells = Vec::new();
         if !breakdown.levels.is_empty() {
             cells.push(number(figures.get("load_references") + figures.get("store_references")));
@@ -303,25 +359,37 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
             let all = breakdown.totals.get(&name);
             cells.push(number(misses));
             cells.push(percent((all > 0).then(|| misses as f64 / all as f64)));
+            if breakdown.by == By::Callpath {
+                cells.push(with_callees(&name));
+            }
             let writebacks = figures.0.iter().find(|(name, _)| *name == format!("{level}.writebacks"));
             cells.push(writebacks.map_or_else(|| "-".to_owned(), |&(_, count)| number(count)));
         }
-        cells.extend(counters.iter().map(|name| number(figures.get(name))));
+        let counts = counters.iter().map(|name| match name.strip_suffix(INCLUSIVE) {
+            Some(name) => with_callees(name),
+            None => number(figures.get(name)),
+        });
+        cells.extend(counts);
         cells
     };
-    let line = |name: String, place: String, figures: &Named| [vec![name, place], cells(figures)].concat();
+    let line = |name: String, place: String, figures: &Named, inclusive: Option<&Named>| {
+        [vec![name, place], cells(figures, inclusive)].concat()
+    };
     let (shown, others) = breakdown.items.split_at(top.min(breakdown.items.len()));
     let mut rows: Vec<_> = shown
         .iter()
-        .map(|item| line(name(&item.key, item.memory, breakdown.by), whereabouts(item), &item.figures))
+        .map(|item| {
+            let shown = name(&item.key, item.memory, breakdown.by);
+            line(shown, whereabouts(item), &item.figures, item.inclusive.as_ref())
+        })
         .collect();
     if !others.is_empty() {
         let mut sum = others[0].figures.clone();
         for other in &others[1..] {
             sum.0.iter_mut().zip(&other.figures.0).for_each(|((_, sum), (_, count))| *sum += count);
         }
-        rows.push(line(format!("({} more)", number(others.len() as u64)), String::new(), &sum));
+        rows.push(line(format!("({} more)", number(others.len() as u64)), String::new(), &sum, None));
     }
-    rows.push(line("all".to_owned(), String::new(), &breakdown.totals));
+    rows.push(line("all".to_owned(), String::new(), &breakdown.totals, Some(&breakdown.totals)));
     text + "\n" + &table(header, rows)
 }

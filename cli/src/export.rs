@@ -1,7 +1,9 @@
 //! `bf export`: figures by place for other programs.
 
 mod callgrind;
+mod forest;
 mod hatchet;
+mod hpctoolkit;
 mod parquet;
 mod rows;
 mod sql;
@@ -13,7 +15,8 @@ use crate::{
     input,
     output::row,
 };
-use bf_postproc::table::Table;
+use bf_postproc::{paths::Tree, table::Table};
+use forest::Forest;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::{
@@ -44,9 +47,21 @@ pub fn command(arguments: &ExportArguments) -> Result<(), Failure> {
         command: loaded.profile.processes.first().map_or_else(String::new, |process| process.meta.command.join(" ")),
     };
     let table = Table::new(&attribution);
+    let tags = &arguments.hierarchy.tags;
+    let tree = Tree::without(&loaded.profile).is_none().then(|| Tree::new(&loaded.profile, tags, &attribution));
     match arguments.to {
-        ExportFormat::Callgrind => write(&arguments.output, |to| Ok(callgrind::write(&facts, &table, to)?)),
-        ExportFormat::Hatchet => write(&arguments.output, |to| hatchet::write(&attribution, to)),
+        ExportFormat::Callgrind => write(&arguments.output, |to| match &tree {
+            Some(tree) => Ok(callgrind::write_tree(&facts, tree, to)?),
+            None => Ok(callgrind::write(&facts, &table, to)?),
+        }),
+        ExportFormat::Hatchet => {
+            let forest = tree.as_ref().map_or_else(|| Forest::of_places(&attribution), Forest::of_paths);
+            write(&arguments.output, |to| hatchet::write(&forest, to))
+        }
+        ExportFormat::Hpctoolkit => {
+            let forest = tree.as_ref().map_or_else(|| Forest::of_places(&attribution), Forest::of_paths);
+            hpctoolkit::write(&facts, &forest, &arguments.output)
+        }
         ExportFormat::Json => write(&arguments.output, |to| json(&facts, &table, to)),
         ExportFormat::Csv => write(&arguments.output, |to| csv(&table, to)),
         // Written above, profile by profile.

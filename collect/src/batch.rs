@@ -301,18 +301,32 @@ impl Batch {
         !self.items.is_empty()
     }
 
-    /// Attributes its accesses, which `slot` made, to what lies there, too; what it allocates and frees is noted on the way.
-    pub(crate) fn attribute(&mut self, slot: u32, objects: &mut Objects) {
+    /// Attributes its accesses, which `slot` made, to its call paths, too, and, if that `by_object` says so, to what lies
+    /// there; what it allocates and frees is noted on the way.
+    pub(crate) fn attribute(&mut self, slot: u32, by_object: bool, objects: &mut Objects) {
         let mut all = std::mem::take(&mut self.items);
         all.clear();
         for record in self.records() {
             match record {
-                Record::Shaped { shape: Shape { event: Some(event), .. }, words, .. } => objects.note(*event, words),
+                Record::Shaped { shape: Shape { event: Some(event), .. }, words, .. } => {
+                    objects.note(slot, *event, words);
+                }
+                Record::Shaped { shape, .. } if !by_object => {
+                    let path = objects.path(slot);
+                    match shape.items.as_slice() {
+                        [] => {
+                            let item = objects.item_of_path(Item::NONE, path);
+                            all.extend(std::iter::repeat_n(item, shape.item_count));
+                        }
+                        items => all.extend(items.iter().map(|&place| objects.item_of_path(place, path))),
+                    }
+                }
                 Record::Shaped { shape, words, .. } => {
+                    let path = objects.path(slot);
                     for (number, step) in shape.steps.iter().enumerate() {
                         let mut add = |word: u32, offset: i32| {
                             let address = words[(step.word + word) as usize].wrapping_add_signed(offset.into());
-                            all.push(objects.item(step.item, number, slot, address));
+                            all.push(objects.item((step.item, path), number, slot, address));
                         };
                         match step.what {
                             What::Copy => [1, 0].into_iter().for_each(|word| add(word, 0)),
@@ -321,9 +335,12 @@ impl Batch {
                     }
                 }
                 Record::Singles { words, .. } => {
-                    all.extend(
-                        words.as_chunks::<2>().0.iter().map(|&[address, _]| objects.item(Item::NONE, 0, slot, address)),
-                    );
+                    let place = (Item::NONE, objects.path(slot));
+                    let words = words.as_chunks::<2>().0.iter();
+                    all.extend(words.map(|&[address, _]| match by_object {
+                        true => objects.item(place, 0, slot, address),
+                        false => objects.item_of_path(place.0, place.1),
+                    }));
                 }
             }
         }

@@ -7,6 +7,7 @@
 mod batch;
 mod convert;
 mod directory;
+mod items;
 mod objects;
 mod patterns;
 mod pipeline;
@@ -22,6 +23,7 @@ mod tracker;
 
 pub use batch::{Access, Batch, Shapes};
 pub use bf_stack::{Bucket, Instructions, Item, Limits};
+pub use items::Attributed;
 pub use objects::{Allocations, Block, Object, Objects};
 pub use patterns::{Patterns, Wanted};
 pub use sample::Sample;

@@ -5,6 +5,7 @@
 //!
 //! Invariant: no two blocks overlap.
 
+use crate::items::{Attributed, Items};
 use crate::shape::Event;
 use bf_stack::Item;
 use std::collections::{BTreeMap, HashMap};
@@ -76,9 +77,9 @@ pub struct Objects {
     version: u64,
     /// What was found last, by place and step.
     found: Vec<Found>,
-    /// What items stand for, and their numbers.
-    items: Vec<(Item, Object)>,
-    numbers: HashMap<(Item, Object), Item>,
+    items: Items,
+    /// By slot: the call path that its thread is on.
+    paths: Vec<u16>,
 }
 
 /// What was found at an address: it holds for `from..to` as long as `version` does.
@@ -89,15 +90,12 @@ struct Found {
     version: u64,
     slot: u32,
     place: Item,
+    path: u16,
     item: Item,
 }
 
 /// Places in [`Objects::found`].
 const FOUND: usize = 4096;
-/// Items of a place and an object each; objects come by themselves when there are more.
-const MOST_PAIRS: usize = 8192;
-/// All items.
-const MOST_ITEMS: usize = 12_288;
 
 impl Objects {
     /// Room for so many blocks.
@@ -137,9 +135,10 @@ impl Objects {
         }
     }
 
-    /// The stack of the thread on `slot` lies in `from..to`, and perhaps does not fill it.
+    /// There is a new thread on `slot`, whose stack lies in `from..to`, and perhaps does not fill it.
     pub fn add_stack(&mut self, slot: u32, from: u64, to: u64) {
         self.stacks.insert(slot, (from, to));
+        self.set_path(slot, 0);
         self.version += 1;
     }
 
@@ -151,31 +150,50 @@ impl Objects {
         around.min_by_key(|(_, (_, to))| *to).map(|(&slot, _)| slot)
     }
 
-    /// What items stand for, by number: a place, in the numbers of the shapes, and an object.
+    /// What items stand for, by number.
     #[must_use]
-    pub fn items(&self) -> &[(Item, Object)] {
-        &self.items
+    pub fn items(&self) -> &[Attributed] {
+        self.items.all()
     }
 
-    /// The item of a place's access, by the `number`th step there, of the thread on `slot`.
+    /// The call path that the thread on `slot` is on.
+    #[must_use]
+    pub fn path(&self, slot: u32) -> u16 {
+        self.paths.get(slot as usize).copied().unwrap_or_default()
+    }
+
+    /// The thread on `slot` is on that call path from now on.
+    pub fn set_path(&mut self, slot: u32, path: u16) {
+        let slot = slot as usize;
+        self.paths.resize(self.paths.len().max(slot + 1), 0);
+        self.paths[slot] = path;
+    }
+
+    /// The item of a place's accesses on a path.
     #[inline]
-    pub(crate) fn item(&mut self, place: Item, number: usize, slot: u32, address: u64) -> Item {
+    pub(crate) fn item_of_path(&mut self, place: Item, path: u16) -> Item {
+        self.items.of_path(place, path)
+    }
+
+    /// The item of a place's access on a path, by the `number`th step there, of the thread on `slot`.
+    #[inline]
+    pub(crate) fn item(&mut self, (place, path): (Item, u16), number: usize, slot: u32, address: u64) -> Item {
         if address == 0 {
             return Item::NONE;
         }
-        let at = (usize::from(place.0) * 7 + number) % FOUND;
+        let at = (usize::from(place.0) * 7 + number + usize::from(path) * 61) % FOUND;
         match self.found.get(at) {
             Some(found)
                 if (found.from..found.to).contains(&address)
-                    && (found.version, found.slot, found.place) == (self.version, slot, place) =>
+                    && (found.version, found.slot, found.place, found.path) == (self.version, slot, place, path) =>
             {
                 found.item
             }
-            _ => self.find(place, at, slot, address),
+            _ => self.find((place, path), at, slot, address),
         }
     }
 
-    fn find(&mut self, place: Item, at: usize, slot: u32, address: u64) -> Item {
+    fn find(&mut self, (place, path): (Item, u16), at: usize, slot: u32, address: u64) -> Item {
         let (object, from, to) = match (self.at(address), self.stack_at(address)) {
             (Some(block), _) => (block.object, block.address, block.end()),
             // A block may begin or end anywhere around it.
@@ -183,9 +201,9 @@ impl Objects {
             (None, None) => (Object::Unknown, address, address + 1),
         };
         let (from, to) = if to - from > 1 { (from, to) } else { self.gap(from, object) };
-        let item = self.number(place, object);
+        let item = self.items.number(Attributed { place, object, path });
         self.found.resize(FOUND, Found::default());
-        self.found[at] = Found { from, to, version: self.version, slot, place, item };
+        self.found[at] = Found { from, to, version: self.version, slot, place, path, item };
         item
     }
 
@@ -205,24 +223,6 @@ impl Objects {
         }
     }
 
-    fn number(&mut self, place: Item, object: Object) -> Item {
-        if self.items.is_empty() {
-            self.items.push((Item::NONE, Object::Unknown));
-            self.numbers.insert(self.items[0], Item::NONE);
-        }
-        let place = if self.items.len() < MOST_PAIRS { place } else { Item::NONE };
-        if let Some(&known) = self.numbers.get(&(place, object)) {
-            return known;
-        }
-        if self.items.len() >= MOST_ITEMS {
-            return Item::NONE;
-        }
-        self.items.push((place, object));
-        let item = Item(self.items.len() as u16 - 1);
-        self.numbers.insert((place, object), item);
-        item
-    }
-
     /// Whether there were so many blocks that not all are kept apart: peaks are too high then.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
@@ -230,12 +230,13 @@ impl Objects {
     }
 
     /// Takes note of what a thread did.
-    pub(crate) fn note(&mut self, event: Event, words: &[u64]) {
+    pub(crate) fn note(&mut self, slot: u32, event: Event, words: &[u64]) {
         match (event, words) {
             // It failed, or has no bytes.
             (_, &[_, 0, ..] | &[_, _, 0, ..]) => {}
             (Event::Allocation { site }, &[_, address, bytes, ..]) => self.allocate(address, bytes, site),
             (Event::Release, &[_, address, ..]) => self.release(address),
+            (Event::Path, &[_, path, ..]) => self.set_path(slot, (path - 1) as u16),
             _ => {}
         }
     }
@@ -326,12 +327,12 @@ mod tests {
     #[test]
     fn a_freed_block_is_known_until_its_memory_is_another_s() {
         let mut objects = Objects::default();
-        objects.note(SITE, &[0, 100, 50]);
+        objects.note(0, SITE, &[0, 100, 50]);
         assert_eq!(objects.at(149).map(|block| (block.object, block.live)), Some((Object::Heap(7), true)));
         assert_eq!((objects.at(99), objects.at(150)), (None, None));
-        objects.note(Event::Release, &[0, 100]);
+        objects.note(0, Event::Release, &[0, 100]);
         assert_eq!(objects.within(0, 101).map(|block| block.live), Some(false));
-        objects.note(Event::Allocation { site: 8 }, &[0, 120, 10]);
+        objects.note(0, Event::Allocation { site: 8 }, &[0, 120, 10]);
         let sites: Vec<_> = [119, 120, 129, 130].map(|at| objects.at(at).unwrap().object).into();
         assert_eq!(sites, [7, 8, 8, 7].map(Object::Heap));
         let mut all: Vec<_> = objects.allocations().collect();
@@ -344,7 +345,7 @@ mod tests {
     fn what_failed_is_no_block() {
         let mut objects = Objects::default();
         for words in [[0, 0, 8], [0, 8, 0], [0, u64::MAX, 8]] {
-            objects.note(SITE, &words);
+            objects.note(0, SITE, &words);
         }
         assert_eq!((objects.within(0, u64::MAX), objects.allocations().count()), (None, 0));
     }
@@ -353,7 +354,7 @@ mod tests {
     fn a_crowd_of_one_site_becomes_one_block() {
         let mut objects = Objects::with_room(8);
         for i in 0..100 {
-            objects.note(SITE, &[0, 1000 + 48 * i, 40]);
+            objects.note(0, SITE, &[0, 1000 + 48 * i, 40]);
         }
         assert!(objects.is_crowded());
         assert!((0..100).all(|i| objects.at(1000 + 48 * i).is_some_and(|block| block.object == Object::Heap(7))));
@@ -368,10 +369,10 @@ mod tests {
             let mut objects = Objects::default();
             let mut bytes = [0; 300];
             for (address, length, site, free) in all {
-                objects.note(Event::Allocation { site }, &[0, address, length]);
+                objects.note(0, Event::Allocation { site }, &[0, address, length]);
                 bytes[address as usize..][..length as usize].fill(site);
                 if free {
-                    objects.note(Event::Release, &[0, address]);
+                    objects.note(0, Event::Release, &[0, address]);
                 }
             }
             for (at, &site) in (0..).zip(&bytes) {

@@ -40,6 +40,8 @@ pub struct Config {
     pub by_item: bool,
     /// Whether an item stands for an object too: see [`Session::note`]. Not if lines are sampled.
     pub by_object: bool,
+    /// Whether an item stands for a call path too, likewise.
+    pub by_path: bool,
     /// How many lines that several slots use are told apart, of each line size.
     pub tracked: usize,
 }
@@ -65,6 +67,7 @@ impl Default for Config {
             order: Order::Time,
             by_item: false,
             by_object: false,
+            by_path: false,
             tracked: Self::TRACKED,
         }
     }
@@ -315,17 +318,18 @@ impl Session {
         let _ = self.pipeline.set(pipeline);
     }
 
-    /// Takes note of what a batch of the thread on `slot` allocates and frees. If histograms are kept by object, its accesses
-    /// are attributed to what lies there now. To be called before it is fed.
+    /// Takes note of what a batch of the thread on `slot` allocates and frees, and whom it calls. If histograms are kept by
+    /// object or call path, its accesses are attributed to those. To be called before it is fed.
     pub fn note(&self, slot: u32, batch: &mut Batch) {
-        if !self.config.by_object && !batch.has_events() {
+        let Config { by_object, by_path, .. } = self.config;
+        if !by_object && !by_path && !batch.has_events() {
             return;
         }
         let Some(mut objects) = self.lock(&self.objects) else { return };
-        if self.config.by_object {
-            batch.attribute(slot, &mut objects);
+        if by_object || by_path {
+            batch.attribute(slot, by_object, &mut objects);
         } else {
-            batch.for_each_event(|event, words| objects.note(event, words));
+            batch.for_each_event(|event, words| objects.note(slot, event, words));
         }
     }
 

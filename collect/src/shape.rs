@@ -32,6 +32,8 @@ pub enum Event {
     },
     /// A block is freed: the words are the header and its address.
     Release,
+    /// The thread is on another call path: the words are the header and 1 + a number whose low 16 bits are the path.
+    Path,
 }
 
 /// One part of a shape.
@@ -122,7 +124,7 @@ impl Shape {
     pub fn event(words: u32, event: Event) -> Option<Self> {
         let needed = match event {
             Event::Allocation { .. } => 3,
-            Event::Release => 2,
+            Event::Release | Event::Path => 2,
         };
         (words >= needed).then(|| Self { event: Some(event), ..Self::empty(words) })
     }

@@ -138,5 +138,5 @@ impl Emitter {
 /// The type of a [`Tls`].
 pub(crate) fn tls_type(module: Module) -> Type {
     let word = module.int_type(64);
-    module.struct_type(&[word, word, word.array(5), word])
+    module.struct_type(&[word, word, word.array(5), word, word, word, word])
 }

@@ -13,6 +13,7 @@ mod libc;
 mod llvm;
 mod names;
 mod options;
+mod paths;
 mod places;
 mod segment;
 mod tables;
@@ -135,16 +136,33 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     let emitter = emit::Emitter::new(module, module.builder());
     let new_counter = || count::Counter::new(module, analyses, builder.mark_kind(), &emitter, options);
     let mut counter = (!options.no_counters).then(new_counter);
+    let mut writer = options.call_paths.then(|| paths::Writer::new(module, &emitter));
     for function in &functions {
         // All plans are made before anything is changed.
         let plan =
             counter.as_ref().map_or_else(count::Plan::default, |counter| counter.plan(*function, tables.places()));
+        let course = writer.as_ref().and_then(|writer| writer.plan(*function, &cutter));
         let segments = if options.counters_only { Vec::new() } else { cutter.segments(*function) };
-        if !segments.is_empty() || !plan.is_empty() {
+        let headers: Vec<_> = segments.iter().map(|segment| tables.segment(*function, segment)).collect();
+        if !segments.is_empty() || plan.len() > 0 || course.is_some() {
             emitter.keep_allocas_in_entry(*function);
         }
-        counts.slots += counter.as_mut().map_or(0, |counter| counter.write(*function, &plan));
-        let headers: Vec<_> = segments.iter().map(|segment| tables.segment(*function, segment)).collect();
+        let added = counter.as_mut().and_then(|counter| counter.add(*function, &plan));
+        let counted = counter.as_ref().zip(added).map(|(counter, (_, first))| (counter.global(), first, plan.len()));
+        let mut path = writer.as_mut().zip(course).map(|(writer, course)| {
+            let paths = writer.enter(*function, &course, &mut tables, counted);
+            (writer, course, paths)
+        });
+        if let Some((counter, added)) = counter.as_ref().zip(added) {
+            counter.write(*function, &plan, added, path.as_ref().map(|(.., paths)| *paths));
+            counts.slots += plan.len();
+        }
+        if let Some((writer, course, paths)) = &mut path {
+            writer.calls(*function, course, *paths);
+            if !options.counters_only {
+                writer.begins(*function, course, *paths, &mut tables);
+            }
+        }
         // Allocations first, because what is recorded in front of the same instruction comes behind them. Then last first:
         // a split moves what follows in its block, which then is only the segment itself.
         let is_allocation = |(segment, _): &(&segment::Segment, _)| segment.kind == bf_abi::Segment::ALLOCATION;
@@ -154,6 +172,9 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
             counts.accesses += segment.entries.len();
         }
         counts.segments += segments.len();
+        if let Some((writer, course, paths)) = path.filter(|_| !options.counters_only) {
+            writer.ends(*function, &course, paths, &mut tables);
+        }
     }
     visible_names(module, &functions).into_iter().for_each(|name| tables.add_function(name));
     let places = tables.finish(options, &builder);

@@ -1,5 +1,5 @@
 //! The pass's options: `-bf-include=`, `-bf-exclude=`, `-bf-line-size=`, `-bf-max-set-bits=`, `-bf-max-ways=`,
-//! `-bf-by-func`, `-bf-data-structs`, `-bf-unique-bytes`, `-bf-mem-footprint`, `-bf-strides`, `-bf-reuse-dist`,
+//! `-bf-by-func`, `-bf-data-structs`, `-bf-call-stack`, `-bf-unique-bytes`, `-bf-mem-footprint`, `-bf-strides`, `-bf-reuse-dist`,
 //! `-bf-counters-only`, `-bf-no-counters`, `-bf-types`, `-bf-inst-mix`, `-bf-inst-deps`, `-bf-vectors`, `-bf-every-bb`,
 //! `-bf-merge-bb=`, `-bf-verbose`, `-bf-disable`, and `@file` for a file that holds more of them.
 //!
@@ -50,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) reuse_distance: bool,
     /// Keep histograms by object in memory too.
     pub(crate) by_object: bool,
+    /// Keep counts and histograms by call path.
+    pub(crate) call_paths: bool,
     /// Record every iteration of every loop by itself.
     pub(crate) no_streams: bool,
     /// Count instructions, and record no accesses.
@@ -118,6 +120,7 @@ impl Options {
             (self.unique_bytes, Module::UNIQUE_BYTES),
             (self.footprint, Module::FOOTPRINT),
             (self.strides, Module::STRIDES),
+            (self.call_paths, Module::CALL_PATHS),
         ];
         flags.into_iter().filter(|(asked, _)| *asked).fold(0, |all, (_, flag)| all | flag)
     }
@@ -153,6 +156,7 @@ impl Options {
                 Some(kind) => return Err(format!("`-{name}`: `{kind}` is neither loads nor stores")),
             },
             "bf-data-structs" => self.by_object = alone()?,
+            "bf-call-stack" => self.call_paths = alone()?,
             "bf-no-streams" => self.no_streams = alone()?,
             "bf-counters-only" => self.counters_only = alone()?,
             "bf-no-counters" => self.no_counters = alone()?,
@@ -238,6 +242,7 @@ mod tests {
             "-bf-unique-bytes",
             "-bf-mem-footprint",
             "-bf-strides",
+            "-bf-call-stack",
             "-bf-reuse-dist=loads",
             "-bf-disable",
             "-bf-include=main,f*",
@@ -250,7 +255,7 @@ mod tests {
         assert!(options.counters_only && options.no_counters && options.every_block);
         assert_eq!(options.merged_blocks, 4);
         assert_eq!(options.extra, Extra { types: true, mix: true, deps: true, vectors: true });
-        assert_eq!(options.flags(), 0x71);
+        assert_eq!(options.flags(), 0x171);
         assert!(options.reuse_distance);
         assert!(options.include.matches("foo") && !options.include.matches("go"));
         assert!(options.exclude.matches("free"));

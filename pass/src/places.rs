@@ -156,8 +156,8 @@ impl Places {
         }
     }
 
-    /// The function that is being compiled.
-    fn compiled(&mut self, function: Value) -> u32 {
+    /// The function that is being compiled: its index.
+    pub(crate) fn compiled(&mut self, function: Value) -> u32 {
         self.function(function.name(), function.subprogram())
     }
 

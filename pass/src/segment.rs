@@ -13,12 +13,13 @@ use crate::allocation::{self, Bytes, Place};
 use crate::llvm::{Analyses, Block, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
-const RUNTIME: [&str; 10] = [
+const RUNTIME: [&str; 11] = [
     bf_abi::FLUSH_SYMBOL,
     bf_abi::REGISTER_SYMBOL,
     bf_abi::counting::SLOTS_SYMBOL,
     bf_abi::counting::CALLED_SYMBOL,
     bf_abi::counting::REGISTER_COUNTING_SYMBOL,
+    bf_abi::paths::ENTER_SYMBOL,
     "bf_start",
     "bf_stop",
     "bf_tag",
@@ -77,13 +78,18 @@ impl Segment {
         Self { kind, entries, origins, writes, start, first: start, words: 1, callee: None }
     }
 
+    /// One of another kind, without entries.
+    pub(crate) fn of_kind(kind: u32, start: Value) -> Self {
+        Self { kind, ..Self::new(start) }
+    }
+
     /// Adds what an instruction does.
     fn describe(&mut self, instruction: Value, entries: impl Iterator<Item = Entry>) {
         self.entries.extend(entries);
         self.origins.resize(self.entries.len(), instruction);
     }
 
-    fn write(&mut self, before: Value, words: u32, content: Content) {
+    pub(crate) fn write(&mut self, before: Value, words: u32, content: Content) {
         self.writes.push(Write { before, word: self.words, content });
         self.words += words;
     }
@@ -113,7 +119,7 @@ impl Shared {
 /// Cuts functions of one module.
 pub(crate) struct Cutter {
     pub(crate) classifier: Classifier,
-    analyses: Analyses,
+    pub(crate) analyses: Analyses,
     /// Metadata kind of instructions that are no concern of ours.
     pub(crate) mark: u32,
     /// Kind of the `nocallback` attribute.
@@ -242,7 +248,7 @@ impl Cutter {
     }
 
     /// Whether a call could run instrumented code.
-    fn cuts(&self, call: Value) -> bool {
+    pub(crate) fn cuts(&self, call: Value) -> bool {
         let callee = call.callee();
         if callee.is_inline_asm() {
             return false;
@@ -260,7 +266,7 @@ fn allocation(call: Value) -> Vec<Segment> {
     let Some(found) = allocation::of(call) else { return Vec::new() };
     let mut segments = Vec::new();
     if let Some(block) = found.takes {
-        let mut segment = Segment { kind: bf_abi::Segment::RELEASE, ..Segment::new(call) };
+        let mut segment = Segment::of_kind(bf_abi::Segment::RELEASE, call);
         segment.write(call, 1, Content::Value(block));
         segments.push(segment);
     }

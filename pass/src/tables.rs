@@ -39,6 +39,16 @@ impl Tables {
         self.functions.push(name);
     }
 
+    /// The module's [`bf_abi::Module`].
+    pub(crate) const fn global(&self) -> Value {
+        self.global
+    }
+
+    /// The index of a function among those of the places.
+    pub(crate) fn function_number(&mut self, function: Value) -> u32 {
+        self.places.compiled(function)
+    }
+
     /// The static description of a segment of a function: a [`bf_abi::Segment`] with its entries behind it.
     pub(crate) fn segment(&mut self, function: Value, segment: &Segment) -> Value {
         let callee = segment.callee.map_or(0, |callee| self.callee_number(callee.name()));
@@ -241,8 +251,15 @@ mod tests {
     fn the_thread_local_is_laid_out_as_the_runtime_has_it() {
         use bf_abi::Tls as Abi;
         Module::with_empty(|module| {
-            let expected =
-                [offset_of!(Abi, cursor), offset_of!(Abi, limit), offset_of!(Abi, reserved), offset_of!(Abi, slots)];
+            let expected = [
+                offset_of!(Abi, cursor),
+                offset_of!(Abi, limit),
+                offset_of!(Abi, reserved),
+                offset_of!(Abi, slots),
+                offset_of!(Abi, path),
+                offset_of!(Abi, tail_path),
+                offset_of!(Abi, tail_callee),
+            ];
             let layout = module.layout(crate::emit::tls_type(module));
             assert_eq!(layout, [&expected[..], &[size_of::<Abi>()]].concat());
         });

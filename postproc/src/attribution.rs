@@ -6,6 +6,7 @@
 use crate::{
     answer::Answer,
     error::QueryError,
+    paths,
     query::{self, Query, query},
     spec::{Scope, Shape},
     stack::Level,
@@ -90,6 +91,8 @@ pub struct Part<'a> {
     pub merged: bool,
     /// What the references went to; `None`: unknown, or not recorded.
     pub object: Option<&'a Object>,
+    /// Index of the call path in [`bf_profile::Paths::nodes`]; `None`: unknown, or not recorded.
+    pub path: Option<u32>,
     /// What is attributed to it.
     pub figures: Figures,
 }
@@ -125,8 +128,9 @@ pub fn attribute<'a>(profile: &'a Profile, asked: &Query) -> Result<Attribution<
         parts.extend(items.into_iter().map(|(item, figures)| {
             let object = process.objects.items.get(item as usize).copied().flatten();
             let object = object.and_then(|object| process.objects.objects.get(object as usize));
+            let path = process.paths.items.get(item as usize).copied().flatten();
             let item = process.places.items.get(item as usize).copied().unwrap_or_default();
-            Part { process, places: &process.places, site: item.site, merged: item.merged, object, figures }
+            Part { process, places: &process.places, site: item.site, merged: item.merged, object, path, figures }
         }));
     }
     apportion_to(parts.iter_mut().map(|part| &mut part.figures), &totals(&answer));
@@ -244,6 +248,8 @@ pub enum By {
     Loop,
     /// Objects in memory: variables, blocks by where they were allocated, stacks.
     Object,
+    /// Functions as they were compiled, with their callers: see [`crate::paths`].
+    Callpath,
 }
 
 /// One row of a breakdown.
@@ -266,6 +272,9 @@ pub struct Key {
     /// Whether it stands for places of the function that could not be told apart for want of items.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub merged: bool,
+    /// Of a call path: its functions, the first caller first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
 }
 
 /// What a function, line or loop is called that nothing is known of.
@@ -279,15 +288,14 @@ impl Key {
             let unknown = || Self { name: UNKNOWN.to_owned(), ..Self::default() };
             return part.object.map_or_else(unknown, |object| Self::of_object(object, places));
         }
+        if by == By::Callpath {
+            let chain = part.path.map_or_else(Vec::new, |node| paths::chain(part.process, node));
+            return Self::of_chain(&chain.iter().collect::<Vec<_>>());
+        }
         let Some((index, site)) = part.site.and_then(|index| Some((index, places.sites.get(index as usize)?))) else {
             return Self { name: UNKNOWN.to_owned(), ..Self::default() };
         };
-        let function = |index: u32| {
-            let function = places.functions.get(index as usize).copied().unwrap_or_default();
-            let [name, linkage_name, file] =
-                [function.display, function.name, function.file].map(|text| places.string(text).to_owned());
-            Self { name, linkage_name, file, line: function.line, ..Self::default() }
-        };
+        let function = |index: u32| Self::of_function(places, index);
         let file = |file: u32| places.string(file).to_owned();
         match by {
             By::Function => function(places.compiled_into(index)),
@@ -299,8 +307,24 @@ impl Key {
                 }
                 None => Self { depth: Some(0), merged: part.merged, ..function(places.compiled_into(index)) },
             },
-            By::Object => Self::default(),
+            By::Object | By::Callpath => Self::default(),
         }
+    }
+
+    /// A function.
+    pub(crate) fn of_function(places: &Places, index: u32) -> Self {
+        let function = places.functions.get(index as usize).copied().unwrap_or_default();
+        let [name, linkage_name, file] =
+            [function.display, function.name, function.file].map(|text| places.string(text).to_owned());
+        Self { name, linkage_name, file, line: function.line, ..Self::default() }
+    }
+
+    /// A call path: its functions, the first caller first.
+    #[must_use]
+    pub fn of_chain(chain: &[&Self]) -> Self {
+        let path: Vec<_> = chain.iter().map(|key| key.name.clone()).collect();
+        let Some(&last) = chain.last() else { return Self { name: UNKNOWN.to_owned(), ..Self::default() } };
+        Self { name: path.join(" > "), path, ..last.clone() }
     }
 
     fn of_object(object: &Object, places: &Places) -> Self {
@@ -358,6 +382,7 @@ impl<'a> Attribution<'a> {
                 site,
                 merged: false,
                 object: None,
+                path: None,
                 figures: Figures { counters, ..Figures::none(self.answer.levels.len()) },
             }));
         }
@@ -406,7 +431,7 @@ impl<'a> Attribution<'a> {
         self.parts.iter().map(|part| part.process).find(|process| process.objects.items.is_empty())
     }
 
-    /// What is attributed to each function, line, loop or object.
+    /// What is attributed to each function, line, loop, object or call path.
     #[must_use]
     pub fn by(&self, by: By) -> Vec<(Key, Figures)> {
         let mut rows: BTreeMap<Key, Figures> = BTreeMap::new();

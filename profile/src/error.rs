@@ -176,6 +176,7 @@ impl fmt::Display for Place {
                 Some(Kind::Counters) => write!(f, "section {number} (counters of process {process})"),
                 Some(Kind::Places) => write!(f, "section {number} (places of process {process})"),
                 Some(Kind::Objects) => write!(f, "section {number} (objects of process {process})"),
+                Some(Kind::Paths) => write!(f, "section {number} (call paths of process {process})"),
                 Some(Kind::Items) => write!(f, "section {number} ({part}-byte lines of process {process} by place)"),
                 Some(Kind::Patterns) => write!(f, "section {number} (access patterns of process {process})"),
                 Some(Kind::TraceHead) => write!(f, "section {number} (head of the trace)"),

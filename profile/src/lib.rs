@@ -19,6 +19,7 @@ mod merge;
 pub mod model;
 pub mod objects;
 mod packing;
+mod paths;
 mod patterns;
 pub mod places;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use model::{
     Meta, Owner, Process, Profile, References, SampledLines, Sampling, SetHistograms, StackData,
 };
 pub use objects::Objects;
+pub use paths::{PathCounts, PathNode, Paths};
 pub use patterns::{Patterns, Strides, Touched};
 pub use places::Places;
 pub use sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};

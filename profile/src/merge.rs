@@ -71,10 +71,11 @@ pub(crate) fn written(meta: &Meta) -> (u64, bool) {
 
 fn bytes(process: &Process) -> Vec<u8> {
     let Process { meta, machine, uninstrumented, log, tags, lines, sampled, .. } = process;
-    let Process { coherence, sharing, counters, places, items, patterns, .. } = process;
+    let Process { coherence, sharing, counters, places, objects, paths, items, patterns, .. } = process;
     let mut bytes = Vec::new();
     encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut bytes);
     encode(&(lines, sampled, coherence, sharing, counters, places, items, patterns), &mut bytes);
+    encode(&(objects, paths), &mut bytes);
     bytes
 }
 

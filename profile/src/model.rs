@@ -5,6 +5,7 @@ use bincode::{Decode, Encode};
 use crate::coherence::LineCoherence;
 use crate::counters::Counters;
 use crate::objects::Objects;
+use crate::paths::Paths;
 use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::sharing::SharedLines;
@@ -47,6 +48,8 @@ pub struct Process {
     pub places: Places,
     /// What accesses went to.
     pub objects: Objects,
+    /// Who called whom.
+    pub paths: Paths,
     /// The stacks broken down by place, one entry per line size, ascending; empty if that was not asked for.
     pub items: Vec<ItemLines>,
     /// Which bytes it touched, and in which steps; empty if that was not asked for.

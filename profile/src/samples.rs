@@ -7,6 +7,7 @@ use crate::coherence::{ByPosition, Coherence, LineCoherence};
 use crate::counters::{BlockItem, CountItem, CountedFunction, Counters, PlaceItem};
 use crate::model::*;
 use crate::objects::{Object, Objects};
+use crate::paths::{PathCounts, PathNode, Paths};
 use crate::patterns::{Patterns, Strides, Touched};
 use crate::places::{Function, Item, Loop, Places, Site};
 use crate::sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
@@ -95,6 +96,7 @@ pub(crate) fn rich() -> Profile {
         sharing: vec![sharing(32), sharing(64)],
         places: places(),
         objects: objects(),
+        paths: paths(),
         items: vec![],
         patterns: patterns(),
     };
@@ -153,6 +155,17 @@ pub(crate) fn objects() -> Objects {
     };
     let global = Object { name: "größe".into(), count: 1, bytes: 64, peak: 64, ..Object::default() };
     Objects { objects: vec![heap, global], items: vec![None, Some(1), Some(0)], crowded: false }
+}
+
+/// A function that was called by another and by itself, and callers that are unknown.
+pub(crate) fn paths() -> Paths {
+    let node = |parent, function| PathNode { parent, function };
+    let counts = |tag, node, values: &[(u32, u64)]| PathCounts { tag, node, values: values.to_vec() };
+    Paths {
+        nodes: vec![node(None, Some(0)), node(None, None), node(Some(0), Some(1))],
+        items: vec![None, Some(2), Some(1)],
+        counts: vec![counts(0, 0, &[(0, 7), (1, 1 << 40)]), counts(1, 2, &[(1, 3)])],
+    }
 }
 
 /// The line data, all of each stack attributed to another of so many items.
@@ -307,7 +320,7 @@ fn set_counts(pairs: &[(u64, u64)], bits: u32, max_ways: u32) -> Vec<u64> {
 }
 
 /// Counters of two functions, one of them under a tag too.
-fn counters() -> Counters {
+pub(crate) fn counters() -> Counters {
     let function = |name: &str, line| CountedFunction { name: name.into(), file: "/src/größe.c".into(), line };
     let item = |tag, function, values| CountItem { tag, function, values };
     let place = |tag, site, values| PlaceItem { tag, site, values };

@@ -75,6 +75,7 @@ pub(crate) enum Kind {
     Items = 7,
     Patterns = 10,
     Objects = 9,
+    Paths = 12,
     TraceHead = 16,
     Records = 17,
 }
@@ -94,6 +95,7 @@ impl Kind {
             7 => Self::Items,
             10 => Self::Patterns,
             9 => Self::Objects,
+            12 => Self::Paths,
             16 => Self::TraceHead,
             17 => Self::Records,
             _ => return None,

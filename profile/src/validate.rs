@@ -100,6 +100,7 @@ impl Process {
         self.validate_coherence()?;
         within(|| "places".into(), self.places.validate())?;
         within(|| "objects".into(), self.objects.validate(&self.places))?;
+        within(|| "call paths".into(), self.paths.validate(&self.places, &self.counters))?;
         let mut all = self.items.iter();
         all.try_for_each(|lines| within(|| format!("{}-byte lines by place", lines.line_bytes), lines.validate()))?;
         self.validate_by_place()
@@ -127,6 +128,7 @@ impl Process {
         }
         let named = |tag: u32| (tag as usize) < self.tags.len();
         ensure(self.counters.tags().all(named), || "a counter's tag has no name".into())?;
+        ensure(self.paths.tags().all(named), || "the tag of a path has no name".into())?;
         let placed = |site: u32| (site as usize) < self.places.sites.len();
         let sites = self.counters.places.iter().filter_map(|place| place.site);
         ensure(sites.into_iter().all(placed), || "a counter's place is not known".into())?;

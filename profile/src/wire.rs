@@ -16,6 +16,7 @@ use crate::model::{
     Callee, Histograms, ItemLines, ItemStack, LineData, Machine, Meta, Owner, References, Sampling, StackData,
 };
 use crate::objects::Objects;
+use crate::paths::Paths;
 use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::section::{Kind, MAX_RAW};
@@ -288,6 +289,14 @@ impl Part for Objects {
     }
 }
 
+impl Part for Paths {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        decode(bytes)
+    }
+}
+
 impl Part for Counters {
     const VERSION: u16 = 3;
 
@@ -315,6 +324,7 @@ pub(crate) const fn version_of(kind: Kind) -> u16 {
         Kind::Places => <Places as Part>::VERSION,
         Kind::Patterns => <Patterns as Part>::VERSION,
         Kind::Objects => <Objects as Part>::VERSION,
+        Kind::Paths => <Paths as Part>::VERSION,
         Kind::TraceHead => <crate::trace::Header as Part>::VERSION,
         Kind::End | Kind::Records => 1,
     }

@@ -1,11 +1,12 @@
 //! From counts of slots to the counters of a profile.
 
+use crate::paths::{self, Found};
 use crate::places::Interned;
-use crate::slots::{self, Counted, Counts};
+use crate::slots::{self, Counted, Counts, Run};
 use crate::{called, modules};
 use bf_abi::counting::Function;
 use bf_collect::Bucket;
-use bf_profile::{BlockItem, CountItem, CountedFunction, Counters, PlaceItem};
+use bf_profile::{BlockItem, CountItem, CountedFunction, Counters, PathCounts, PlaceItem};
 use std::collections::BTreeMap;
 
 /// Prefix of the counters of calls into functions that the calling module does not define.
@@ -35,20 +36,22 @@ struct Sums<'a> {
 pub fn collect() -> Counters {
     called::name();
     // Before the counts, in the order of locks.
-    modules::naming(|places| collected(&mut slots::counts(), places))
+    let paths = paths::found();
+    modules::naming(|places| collected(&mut slots::counts(), &paths, places))
 }
 
-fn collected(counts: &mut Counts, table: &mut Interned) -> Counters {
+fn collected(counts: &mut Counts, paths: &[Found], table: &mut Interned) -> Counters {
+    let totals: Vec<_> = counts.totals.iter().map(|totals| whole(counts, totals, paths)).collect();
     let callee = |name: Option<&str>| format!("{CALLS_INDIRECT_TO}{}", name.unwrap_or(UNKNOWN));
     let callees: Vec<_> = counts.targets.iter().map(|target| callee(target.name.as_deref())).collect();
     let mut sites = Vec::new();
     for module in &mut counts.modules {
         let used = (module.first..module.first + module.slots.len())
-            .map(|slot| counts.totals.iter().any(|totals| totals.get(slot).is_some_and(|&count| count > 0)));
+            .map(|slot| totals.iter().any(|totals| totals.get(slot).is_some_and(|&count| count > 0)));
         sites.push(module.sites(used, table));
     }
     let mut sums = Sums::default();
-    let tagged = counts.totals.iter().enumerate().skip(usize::from(Bucket::FIRST.0));
+    let tagged = totals.iter().enumerate().skip(usize::from(Bucket::FIRST.0));
     for (bucket, totals) in tagged {
         let tag = (bucket - usize::from(Bucket::FIRST.0)) as u32;
         counts.modules.iter().zip(&sites).for_each(|(module, sites)| sums.add(module, sites, tag, totals));
@@ -166,6 +169,63 @@ pub fn indirect(counters: &Counters) -> impl Iterator<Item = (&str, u64)> {
     let is_counted = |name: &str| counters.functions.iter().any(|function| function.name == name);
     let calls = counters.totals().filter_map(|(name, calls)| Some((name.strip_prefix(CALLS_INDIRECT_TO)?, calls)));
     calls.filter(move |(name, _)| *name != UNKNOWN && !is_counted(name))
+}
+
+/// The totals as if no function had slots of its own for each path.
+fn whole(counts: &Counts, totals: &[u64], paths: &[Found]) -> Vec<u64> {
+    let mut whole = totals.to_vec();
+    for (slot, run) in paths.iter().filter_map(|path| path.counts).filter_map(|(slot, run)| Some((slot?, run))) {
+        let first = counts.modules[run.module].first + run.first;
+        for index in 0..run.len {
+            let count = totals.get(slot + index).copied().unwrap_or_default();
+            if let Some(sum) = whole.get_mut(first + index) {
+                *sum += count;
+            }
+        }
+    }
+    whole
+}
+
+/// What was executed on each path, in the names of all counters.
+pub fn by_path(counters: &Counters, paths: &[Found]) -> Vec<PathCounts> {
+    let counts = slots::counts();
+    let mut all = Vec::new();
+    for (tag, totals) in (0..).zip(counts.totals.iter().skip(usize::from(Bucket::FIRST.0))) {
+        for (node, path) in (0..).zip(paths) {
+            let Some((slot, run)) = path.counts else { continue };
+            let values = on_path(&counts.modules[run.module], run, slot, totals);
+            let named = |(name, value): (&str, i64)| {
+                let name = counters.names.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
+                Some((name as u32, value.max(0).cast_unsigned()))
+            };
+            let values: Vec<_> = values.into_iter().filter(|&(_, value)| value != 0).filter_map(named).collect();
+            if !values.is_empty() {
+                all.push(PathCounts { tag, node, values });
+            }
+        }
+    }
+    all
+}
+
+/// What the slots of a path come to, or those of its function if it has none.
+fn on_path<'a>(module: &'a Counted, run: Run, slot: Option<usize>, totals: &[u64]) -> Amounts<'a> {
+    let (before, slots) = module.slots[..run.first + run.len].split_at(run.first);
+    let parts: usize = before.iter().map(|slot| slot.n_parts as usize).sum();
+    let (before, parts) = module.parts.split_at(parts);
+    let terms: usize = before.iter().map(|part| part.n_terms as usize).sum();
+    let (mut parts, mut terms) = (parts.iter(), module.terms[terms..].iter());
+    let mut amounts = Amounts::new();
+    for (slot, number) in slots.iter().zip(slot.unwrap_or(module.first + run.first)..) {
+        let count = totals.get(number).copied().unwrap_or_default();
+        for part in parts.by_ref().take(slot.n_parts as usize) {
+            for term in terms.by_ref().take(part.n_terms as usize) {
+                let amount = i64::from(term.amount).wrapping_mul(count.cast_signed());
+                let sum = amounts.entry(string(module, term.counter)).or_default();
+                *sum = sum.wrapping_add(amount);
+            }
+        }
+    }
+    amounts
 }
 
 fn counted<'a>(module: &'a Counted, function: &Function) -> Name<'a> {

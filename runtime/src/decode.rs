@@ -132,6 +132,7 @@ pub fn shape(segment: &Segment, entries: &[Entry], site: u32, mut item: impl FnM
         Segment::STREAM => Shape::stream(words, steps),
         Segment::ALLOCATION => Shape::event(words, Event::Allocation { site }),
         Segment::RELEASE => Shape::event(words, Event::Release),
+        Segment::PATH => Shape::event(words, Event::Path),
         _ => Shape::once(words, steps),
     };
     // No pass writes a segment with entries outside of its words.

@@ -1,7 +1,7 @@
 //! `fork`: the child finds everything at rest, and begins with empty stacks, zero counts and a file of its own.
 
 use crate::quiet::Quiet;
-use crate::{calipers, log, memory, modules, objects, output, process, slots, thread};
+use crate::{calipers, log, memory, modules, objects, output, paths, process, slots, thread};
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
 
@@ -17,7 +17,7 @@ struct AtRest {
 
 /// Every lock; dropped in the order of the fields.
 struct Held {
-    _inner: [Box<dyn Hold>; 5],
+    _inner: [Box<dyn Hold>; 6],
     _threads: Vec<Box<dyn Hold>>,
     _queue: MutexGuard<'static, ()>,
     registry: MutexGuard<'static, thread::Registry>,
@@ -57,7 +57,8 @@ fn rest() -> Held {
     let (queue, registry) = thread::hold_registry();
     let hold = |thread: &&'static thread::Thread| Box::new(thread.hold()) as Box<dyn Hold>;
     let threads = registry.live.iter().map(hold).collect();
-    let inner: [Box<dyn Hold>; 5] = [
+    let inner: [Box<dyn Hold>; 6] = [
+        Box::new(paths::hold()),
         Box::new(modules::hold()),
         Box::new(objects::hold()),
         Box::new(slots::counts()),

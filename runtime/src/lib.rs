@@ -27,7 +27,7 @@
 //! log, trace). `fork` takes all of them but the trace's, which nobody holds without a thread's, so the child finds them free,
 //! and then the heap's, which is taken for a moment under any of them. The session's locks are taken under any of them too
 //! and are the only ones that helpers take; a child has another session. That of the access patterns comes after the trace's and
-//! before the modules'; a child has others, too.
+//! before the modules'; a child has others, too. So does that of the call paths, which a child keeps.
 #![cfg_attr(test, expect(dead_code, reason = "what C calls has no caller in unit tests"))]
 
 mod alloc;
@@ -51,6 +51,7 @@ mod modules;
 mod names;
 mod objects;
 mod output;
+mod paths;
 mod places;
 mod process;
 mod quiet;
@@ -67,6 +68,7 @@ mod unload;
 
 use bf_abi::Module;
 use bf_abi::counting::Counting;
+use bf_abi::paths::Function;
 use std::ffi::c_void;
 
 #[global_allocator]
@@ -109,6 +111,18 @@ pub extern "C" fn bf_slots() -> *mut u64 {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn bf_called(counting: *const Counting, function: u32, target: *const c_void) {
     called::count(called::Call { counting: counting as u64, function: function.into(), target: target as u64 });
+}
+
+/// Called by instrumented code that tells its call paths when a function is entered: see `bf-abi`.
+///
+/// # Safety
+///
+/// `function` follows the layout of `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bf_enter(function: *mut Function) -> u64 {
+    // SAFETY:
+    // - the caller vouches for the layout
+    unsafe { paths::enter(function) }.0
 }
 
 /// Called once per counted module by its constructor.

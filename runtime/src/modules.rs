@@ -36,6 +36,8 @@ pub struct Known {
     pub patterns: Wanted,
     /// Whether one asked for histograms by object in memory.
     pub by_object: bool,
+    /// Whether one asked for histograms by call path.
+    pub by_path: bool,
     /// By address of the module.
     modules: BTreeMap<usize, Tables>,
     places: Interned,
@@ -66,6 +68,7 @@ impl Known {
             by_function: false,
             patterns: Wanted { bytes: false, touches: false, strides: false },
             by_object: false,
+            by_path: false,
             modules: BTreeMap::new(),
             places: Interned::new(),
             segments: Vec::new(),
@@ -151,6 +154,7 @@ pub unsafe fn register(module: *const Module) {
     known.by_function |= fields.flags & Module::BY_FUNCTION != 0;
     known.patterns = known.patterns.or(patterns);
     known.by_object |= fields.flags & Module::BY_OBJECT != 0;
+    known.by_path |= fields.flags & Module::CALL_PATHS != 0;
     known.names.insert(name);
     known.functions.extend(functions);
     known.line_sizes.extend(line_sizes);
@@ -213,6 +217,13 @@ pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
 /// Gives `name` the table of places to add to.
 pub fn naming<R>(name: impl FnOnce(&mut Interned) -> R) -> R {
     name(&mut lock(&KNOWN).places)
+}
+
+/// The index that a function of a module's tables has among those of [`places`]; `None` if the module did not register.
+pub fn function(module: usize, index: u32) -> Option<u32> {
+    let known = &mut *lock(&KNOWN);
+    let tables = known.modules.get(&module)?;
+    Some(known.places.function(&tables.places, index))
 }
 
 /// Where in the source what was recorded so far comes from; empty if nobody asked for that.

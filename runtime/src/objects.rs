@@ -1,9 +1,11 @@
 //! What lies at an address: variables, blocks that instrumented code allocated, and the stacks of threads.
 
+use crate::paths::{self, Found};
 use crate::process::{PATIENCE, Recorder, lock};
 use crate::{modules, symbols};
-use bf_collect::{Allocations, Object as Kind, Objects, Session};
+use bf_collect::{Allocations, Attributed, Item as Number, Object as Kind, Objects, Session};
 use bf_profile::objects::Object;
+use bf_profile::places::{Item, Site};
 use bf_profile::{ObjectKind, Places, SharedLine, SharedLines, SharedObject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -155,20 +157,25 @@ fn is_of_the_system(file: &str) -> bool {
     ["/usr/", "/opt/", "/rustc/"].iter().any(|root| file.starts_with(root)) || file.contains("/../include/")
 }
 
-/// The items of a session that keeps histograms by object too: the places that they are of, in place of the ones that `places`
-/// has, and the objects.
-pub fn tables(recorder: &Recorder, places: &mut Places) -> bf_profile::Objects {
+/// The items of a session that keeps histograms by object or call path too: the places that they are of, in place of the
+/// ones that `places` has; the objects, if they are kept, and by item the number of its path among those that were `found`.
+pub fn tables(recorder: &Recorder, places: &mut Places, found: &[Found]) -> (bf_profile::Objects, Vec<u16>) {
     let session = recorder.session();
     let known = session.objects(PATIENCE, |objects| {
         let allocations: BTreeMap<u32, _> = objects.allocations().collect();
         (objects.items().to_vec(), allocations, objects.is_crowded())
     });
-    let Some((pairs, allocations, crowded)) = known else { return bf_profile::Objects::default() };
+    let Some((attributed, allocations, crowded)) = known else { return Default::default() };
     let mut tables = bf_profile::Objects { crowded, ..bf_profile::Objects::default() };
-    let mut numbers = BTreeMap::new();
+    let (mut numbers, mut paths) = (BTreeMap::new(), Vec::new());
     let items = std::mem::take(&mut places.items);
-    for (place, object) in pairs {
-        places.items.push(items.get(usize::from(place.0)).copied().unwrap_or_default());
+    for Attributed { place, object, path } in attributed {
+        let item = items.get(usize::from(place.0)).copied().unwrap_or_default();
+        let compiled = item.site.map(|site| places.compiled_into(site));
+        let path = compiled.map_or(path, |function| paths::of_function(found, path, function));
+        let item = if place == Number::NONE { somewhere(path, places, found) } else { item };
+        places.items.push(item);
+        paths.push(path);
         let number = described(object, places).map(|(kind, name)| {
             *numbers.entry(object).or_insert_with(|| {
                 tables.objects.push(named(object, kind, name, places, &allocations));
@@ -177,7 +184,23 @@ pub fn tables(recorder: &Recorder, places: &mut Places) -> bf_profile::Objects {
         });
         tables.items.push(number);
     }
-    tables
+    let config = session.config();
+    if !config.by_object {
+        tables = bf_profile::Objects::default();
+    }
+    if !config.by_path {
+        paths.clear();
+    }
+    (tables, paths)
+}
+
+/// The item of a path whose places are not told apart.
+fn somewhere(path: u16, places: &mut Places, found: &[Found]) -> Item {
+    let path = usize::from(path).checked_sub(1).and_then(|index| found.get(index));
+    let Some(function) = path.and_then(|path| path.function) else { return Item::default() };
+    let file = places.functions.get(function as usize).map_or(0, |function| function.file);
+    places.sites.push(Site { function, file, ..Site::default() });
+    Item { site: Some(places.sites.len() as u32 - 1), merged: true }
 }
 
 fn named(

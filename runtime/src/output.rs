@@ -4,7 +4,7 @@ use crate::process::{self, Identity, PATIENCE, lock, lock_for};
 use crate::recording::Extent;
 use crate::stack::{self, Stack};
 use crate::thread::{self, add_calls};
-use crate::{calipers, counters, log, memory, modules, objects, quiet, slots, topology};
+use crate::{calipers, counters, log, memory, modules, objects, paths, quiet, slots, topology};
 use bf_collect::{Batch, Bucket, Config, Snapshot};
 use bf_profile::trace::{Access, Event, Header, Writer};
 use bf_profile::{Callee, Counters, EndReason, Meta, Patterns, Places, Process, Profile};
@@ -85,18 +85,22 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         log::remark(format!("{} stacks were busy at the end and are left out", snapshot.missing));
     }
     let counters = counters::collect();
+    let paths = paths::found();
     // Nobody else names places, but for counters.
     let named = process::config().by_item
         || snapshot.sharing.iter().any(|lines| !lines.lines.is_empty())
-        || !patterns.strides.is_empty();
+        || !patterns.strides.is_empty()
+        || !paths.is_empty();
     let mut places = if named || !counters.places.is_empty() { modules::places() } else { Places::default() };
-    let mut objects = bf_profile::Objects::default();
+    let (mut objects, mut paths_of_items) = (bf_profile::Objects::default(), Vec::new());
     if let Some(recorder) = process::recorder().filter(|_| named) {
         objects::name(&mut snapshot.sharing, recorder.session());
-        if recorder.session().config().by_object {
-            objects = objects::tables(recorder, &mut places);
+        let Config { by_object, by_path, .. } = *recorder.session().config();
+        if by_object || by_path {
+            (objects, paths_of_items) = objects::tables(recorder, &mut places, &paths);
         }
     }
+    let paths = paths::table(&paths, paths_of_items, counters::by_path(&counters, &paths));
     Process {
         meta: Meta {
             elapsed_ns: identity.start.elapsed().as_nanos() as u64,
@@ -118,6 +122,7 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
         counters,
         places,
         objects,
+        paths,
         items: snapshot.items.into_iter().filter(|lines| !lines.stacks.is_empty()).collect(),
         patterns,
     }

@@ -195,7 +195,8 @@ impl Interned {
         index
     }
 
-    fn function(&mut self, module: &Copied, index: u32) -> u32 {
+    /// The index of a function of a module's tables.
+    pub fn function(&mut self, module: &Copied, index: u32) -> u32 {
         let found = module.functions.get(index as usize).copied();
         let (names, line) = found.map_or(([0; 3], 0), |found| ([found.name, found.display, found.file], found.line));
         let [name, display, file] = names.map(|name| self.string(module.string(name)));

@@ -394,6 +394,7 @@ pub fn config() -> Config {
         limits.max_set_bits = options.max_set_bits.map_or(limits.max_set_bits, |bits| bits.max(known.max_set_bits));
         limits.max_ways = options.max_ways.map_or(limits.max_ways, |ways| ways.max(known.max_ways));
         let by_object = options.by_object.unwrap_or(known.by_object) && options.sample.is_none();
+        let by_path = known.by_path && options.sample.is_none();
         let by_place = options.by_place.unwrap_or(known.by_function) && options.sample.is_none();
         Config {
             line_sizes,
@@ -401,8 +402,9 @@ pub fn config() -> Config {
             sample: options.sample,
             instructions: options.instructions,
             order: options.order,
-            by_item: by_place || by_object,
+            by_item: by_place || by_object || by_path,
             by_object,
+            by_path,
             tracked: options.sharing.map_or(Config::TRACKED, |lines| lines as usize),
         }
     })

@@ -5,7 +5,7 @@ use crate::decode::{complete, there};
 use crate::level::{Boundary, Frame, Level, Suspended};
 use crate::process::{self, Recorder};
 use crate::sink::{Accumulator, Mode};
-use crate::slots::Run;
+use crate::slots;
 use crate::tls::Cursor;
 use crate::{memory, signals, unload};
 use bf_abi::MAX_SEGMENT_WORDS;
@@ -34,7 +34,7 @@ pub struct Recording {
     pub mode: Mode,
     pub accumulator: Accumulator,
     pub ours_alternate: bool,
-    pub counts: Run,
+    pub counts: slots::Own,
     /// Words of the next buffer to use.
     quantum: usize,
 }
@@ -54,7 +54,7 @@ impl Recording {
             mode: Mode::Ignore,
             accumulator: Accumulator::default(),
             ours_alternate: false,
-            counts: Run::new(),
+            counts: slots::Own::new(),
             quantum: WORDS,
         }
     }

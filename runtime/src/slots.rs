@@ -119,6 +119,33 @@ impl Counts {
     }
 }
 
+/// Slots of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// Index of the module among [`Counts::modules`].
+    pub module: usize,
+    /// Index of the first one there.
+    pub first: usize,
+    /// How many there are.
+    pub len: usize,
+}
+
+/// The slots of a function in a module's tables; `None` if they are not counted.
+pub fn run(counting: *const Counting, first: usize, len: usize) -> Option<Run> {
+    let module = counts().modules.iter().position(|module| module.address == counting as usize)?;
+    Some(Run { module, first, len })
+}
+
+/// So many slots one after the other: the first of them, if there is room.
+pub fn allot(len: usize) -> Option<usize> {
+    let mut counts = counts();
+    let first = counts.used;
+    (first + len <= counts.room).then(|| {
+        counts.used += len;
+        first
+    })
+}
+
 /// Notes that tables are `gone`.
 pub fn forget(gone: impl Fn(usize) -> bool) {
     for module in counts().modules.iter_mut().filter(|module| gone(module.address)) {
@@ -202,7 +229,7 @@ pub unsafe fn register(counting: *mut Counting) {
 }
 
 /// One thread's slots.
-pub struct Run {
+pub struct Own {
     /// Null: it has none.
     start: *mut u64,
     /// What they held when they were last read; what is missing was zero.
@@ -213,7 +240,7 @@ pub struct Run {
     pub used: bool,
 }
 
-impl Run {
+impl Own {
     /// Without slots.
     pub const fn new() -> Self {
         Self { start: ptr::null_mut(), read: Vec::new(), mode: Mode::Ignore, used: false }
@@ -284,4 +311,4 @@ impl Run {
 
 // SAFETY:
 // - the mapping is kept for good; its thread writes to it, others only read
-unsafe impl Send for Run {}
+unsafe impl Send for Own {}

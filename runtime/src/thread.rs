@@ -10,6 +10,7 @@ use crate::stack::{self, Stack};
 use crate::tls::Cursor;
 use crate::{calipers, checkpoint, log, memory, objects, signals, slots};
 use bf_abi::MAX_SEGMENT_WORDS;
+use bf_abi::paths::Path;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
@@ -98,7 +99,11 @@ impl Registry {
             if mine.is_some_and(|mine| ptr::eq(mine, thread)) {
                 inner.slot = recorder.take_slot();
                 let own = objects::stack_around(&raw const inner as usize);
-                recorder.session().objects(PATIENCE, |objects| objects.add_stack(inner.slot, own.start, own.end));
+                let path = Path(Cursor::mine().path().load(Relaxed)).number();
+                recorder.session().objects(PATIENCE, |objects| {
+                    objects.add_stack(inner.slot, own.start, own.end);
+                    objects.set_path(inner.slot, path);
+                });
                 inner.accumulator.reset();
                 inner.counts.forget();
                 drop(inner);

@@ -44,7 +44,7 @@ impl Cursor {
 
     fn field(&self, index: usize) -> &AtomicU64 {
         // SAFETY:
-        // - `Tls` is eight consecutive u64, and `index` is below 8 in every use below
+        // - `Tls` is eleven consecutive u64, and `index` is below 11 in every use below
         // - valid for as long as the thread is registered, see `Send` above
         unsafe { AtomicU64::from_ptr(self.0.as_ptr().cast::<u64>().add(index)) }
     }
@@ -68,6 +68,16 @@ impl Cursor {
     /// Address of the thread's slots, or 0.
     pub fn slots(&self) -> &AtomicU64 {
         self.field(7)
+    }
+
+    /// The call path that the thread is on.
+    pub fn path(&self) -> &AtomicU64 {
+        self.field(8)
+    }
+
+    /// The path and the callee of its last tail call.
+    pub fn tail(&self) -> [&AtomicU64; 2] {
+        [self.field(9), self.field(10)]
     }
 
     fn reserved(&self, index: usize) -> &AtomicU64 {

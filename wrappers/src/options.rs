@@ -44,6 +44,7 @@ pub const OPTIONS: [Help; 22] = [
     Help { name: "-bf-strides", value: "", text: "Count the strides of each load and store." },
     Help { name: "-bf-reuse-dist", value: "[=KIND]", text: "Keep reuse distances in words of 8 bytes, too." },
     Help { name: "-bf-data-structs", value: "", text: "Keep them by object in memory, too (bf report --by object)." },
+    Help { name: "-bf-call-stack", value: "", text: "Keep all figures by call path (bf report --by callpath)." },
     Help {
         name: "-bf-no-streams",
         value: "",

@@ -90,6 +90,7 @@ fn text(answer: &Answer) -> String {
             By::Line => "line of function",
             By::Loop => "loop of function",
             By::Object => "object",
+            By::Callpath => "call path",
         };
         let header = [what, "where", "misses that go away", "of them"].map(str::to_owned);
         text += &table(header.to_vec(), rows.collect());

@@ -9,6 +9,7 @@ use bf_abi::{TLS_SYMBOL, Tls};
 use super::{Quantity, Slot};
 use crate::emit::{self, tls_type};
 use crate::llvm::{Instruction, Module, Predicate, Type, Value};
+use crate::paths::Paths;
 
 /// What counting needs of a module; declares the runtime's symbols when it is made.
 pub(crate) struct Emitter<'a> {
@@ -43,12 +44,12 @@ impl<'a> Emitter<'a> {
         Self { module, with, counting, tls, thread_local_address, slots, called, word, pointer }
     }
 
-    /// Writes the slots of a function, whose first is number `first` of the module.
-    pub(crate) fn function(&self, function: Value, slots: &[Slot], first: u32) {
+    /// Writes the slots of a function, whose first is number `first` of the module. `paths`: each path has its own.
+    pub(crate) fn function(&self, function: Value, slots: &[Slot], first: u32, paths: Option<Paths>) {
         if slots.is_empty() {
             return;
         }
-        let Some(run) = self.run(function) else { return };
+        let Some(run) = self.run(function, paths) else { return };
         for (number, slot) in (first..).zip(slots) {
             self.count(function, run, number, slot);
         }
@@ -65,10 +66,11 @@ impl<'a> Emitter<'a> {
     }
 
     /// Where the module's run of the thread's slots is, computed when the function is entered.
-    fn run(&self, function: Value) -> Option<Value> {
+    fn run(&self, function: Value, paths: Option<Paths>) -> Option<Value> {
         let builder = &self.with.builder;
         let entry = function.blocks().next()?;
-        let start = entry.instructions().find(|each| each.instruction() != Instruction::Alloca)?;
+        let first = || entry.instructions().find(|each| each.instruction() != Instruction::Alloca);
+        let start = paths.map(Paths::start).or_else(first)?;
         let offset = |field: usize| self.module.int(64, field as u64);
         builder.before(start, function);
         let tls = builder.call(self.thread_local_address.0, self.thread_local_address.1, &[self.tls]);
@@ -80,7 +82,10 @@ impl<'a> Emitter<'a> {
         let fresh = builder.call(self.slots.0, self.slots.1, &[]);
         builder.before(start, function);
         let slots = builder.phi(self.pointer, [(slots, entry), (fresh, rare.block())]);
-        let base = builder.load(self.word, builder.offset(self.counting, offset(offset_of!(Counting, base))));
+        let base = match paths {
+            Some(paths) => paths.slots(self.module, self.with),
+            None => builder.load(self.word, builder.offset(self.counting, offset(offset_of!(Counting, base)))),
+        };
         Some(builder.offset(slots, base))
     }
 

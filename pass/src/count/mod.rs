@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::access::{Classifier, Length};
 use crate::llvm::{Analyses, Block, Builder, Instruction, Module, Value};
 use crate::options::Options;
+use crate::paths::Paths;
 use crate::places::Places;
 use crate::vector::Lanes;
 use classify::Doing;
@@ -101,9 +102,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Whether nothing is.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+    /// How many slots it takes.
+    pub(crate) const fn len(&self) -> usize {
+        self.slots.len()
     }
 }
 
@@ -135,12 +136,20 @@ impl<'a> Counter<'a> {
         self.planner.plan(function, places)
     }
 
-    /// Writes the counting into a function; how many slots that took.
-    pub(crate) fn write(&mut self, function: Value, Plan { slots, indirect }: &Plan) -> usize {
-        let Some((number, first)) = self.tables.add(function, slots) else { return 0 };
-        self.emitter.function(function, slots, first);
-        self.emitter.indirect(function, indirect, number);
-        slots.len()
+    /// The module's [`bf_abi::counting::Counting`].
+    pub(crate) const fn global(&self) -> Value {
+        self.tables.global()
+    }
+
+    /// Gives a function its slots; its number and that of the first one, or `None` if there are too many of them.
+    pub(crate) fn add(&mut self, function: Value, plan: &Plan) -> Option<(u32, u32)> {
+        self.tables.add(function, &plan.slots)
+    }
+
+    /// Writes the counting into a function of that number and first slot.
+    pub(crate) fn write(&self, function: Value, plan: &Plan, (number, first): (u32, u32), paths: Option<Paths>) {
+        self.emitter.function(function, &plan.slots, first, paths);
+        self.emitter.indirect(function, &plan.indirect, number);
     }
 
     /// Completes the tables. `places` is where the sites are that plans were made with.
@@ -280,8 +289,8 @@ fn may_not_return(classifier: &Classifier, instruction: Value) -> bool {
     !callee.is_inline_asm() && callee.as_function().is_none_or(|function| classifier.libc.of(function).is_none())
 }
 
-/// Whether a call is the last thing that a function does, so that it may become a jump: nothing can be counted after it.
-fn is_tail(call: Value, rest: &[Value]) -> bool {
+/// Whether a call is the last thing that a function does, so that it may become a jump: nothing can be done after it.
+pub(crate) fn is_tail(call: Value, rest: &[Value]) -> bool {
     let next = rest.iter().find(|each| !classify::is_nothing(**each));
     call.is_tail_call() && next.is_some_and(|next| next.opcode() == "ret")
 }

@@ -4,6 +4,7 @@ use crate::{
     attribution::{By, Key, attribute},
     curve::{Knee, curve, knees},
     error::QueryError,
+    paths::Tree,
     query::Query,
     spec::{Cache, Scope, Ways},
 };
@@ -90,6 +91,11 @@ fn misses(profile: &Profile, size: u64, line: u32, by: By) -> Result<(u64, Resul
             if let Some(process) = found.without_objects().filter(|_| by == By::Object) {
                 let name = &process.meta.executable;
                 let why = format!("the profile of {name} was recorded without objects; compile with -bf-data-structs");
+                return Ok((misses, Err(why)));
+            }
+            if let Some(process) = Tree::without(profile).filter(|_| by == By::Callpath) {
+                let name = &process.meta.executable;
+                let why = format!("the profile of {name} was recorded without call paths; compile with -bf-call-stack");
                 return Ok((misses, Err(why)));
             }
             let rows = found.by(by).into_iter();

@@ -8,6 +8,7 @@ use crate::counters::Counters;
 use crate::error::{Damage, Error};
 use crate::model::{ItemLines, ItemStack, LineData, Process, SampledLines, StackData};
 use crate::objects::Objects;
+use crate::paths::Paths;
 use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::section::{Kind, Section};
@@ -31,6 +32,7 @@ pub(super) struct Parts {
     pub(super) counters: Option<Counters>,
     pub(super) places: Option<Places>,
     pub(super) objects: Option<Objects>,
+    pub(super) paths: Option<Paths>,
     pub(super) items: Vec<ItemLines>,
     pub(super) patterns: Option<Patterns>,
     /// Group and way of sampling of the last section of sampled line data.
@@ -104,6 +106,17 @@ impl Assembly {
                 objects.validate(places).map_err(|problem| Error::Inconsistent { place, problem })?;
                 if parts.objects.replace(objects).is_some() {
                     return Err(corrupt(Damage::Structure("the process has two tables of objects")));
+                }
+            }
+            Some(Kind::Paths) => {
+                let paths = Paths::decode_any(header.version, raw).map_err(corrupt)?;
+                let parts = self.parts.entry(header.process).or_default();
+                let place = header.place(section.number);
+                let places = parts.places.as_ref().ok_or_else(|| corrupt(Damage::Structure("it has no places")))?;
+                let counters = parts.counters.clone().unwrap_or_default();
+                paths.validate(places, &counters).map_err(|problem| Error::Inconsistent { place, problem })?;
+                if parts.paths.replace(paths).is_some() {
+                    return Err(corrupt(Damage::Structure("the process has two tables of call paths")));
                 }
             }
             Some(Kind::Items) => {
@@ -254,7 +267,7 @@ impl Parts {
     /// The process that head and lines make.
     pub(super) fn into_process(mut self) -> Process {
         let Head { meta, machine, uninstrumented, log, tags } = self.head.take().unwrap_or_default();
-        let Self { lines, sampled, coherence, sharing, counters, places, objects, items, patterns, .. } = self;
+        let Self { lines, sampled, coherence, sharing, counters, places, objects, paths, items, patterns, .. } = self;
         let (counters, places) = (counters.unwrap_or_default(), places.unwrap_or_default());
         Process {
             meta,
@@ -269,6 +282,7 @@ impl Parts {
             counters,
             places,
             objects: objects.unwrap_or_default(),
+            paths: paths.unwrap_or_default(),
             items,
             patterns: patterns.unwrap_or_default(),
         }

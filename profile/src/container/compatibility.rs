@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::error::{Damage, Error};
 use crate::model::{ItemLines, Process, Profile};
 use crate::objects::Objects;
+use crate::paths::Paths;
 use crate::patterns::Patterns;
 use crate::samples::{rich, sampled};
 use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
@@ -89,6 +90,10 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
         encode(&process.objects, &mut raw);
         encode(&"what for", &mut raw);
         sections.section(Header { version: 2, ..header(Kind::Objects, index, 0) }, &raw).unwrap();
+        let mut raw = Vec::new();
+        encode(&process.paths, &mut raw);
+        encode(&"whence", &mut raw);
+        sections.section(Header { version: 2, ..header(Kind::Paths, index, 0) }, &raw).unwrap();
         for data in &process.items {
             let &ItemLines { line_bytes, max_set_bits, max_ways, ref stacks } = data;
             let stacks = stacks.iter().map(|stack| (stack.item, Stack::of_item(stack))).collect();
@@ -159,6 +164,14 @@ fn old_reader_objects() {
     let (bytes, renamed) = without_kind(&rich(), Kind::Objects);
     let mut without = rich();
     without.processes[0].objects = Objects::default();
+    assert_eq!((read(&*bytes).unwrap(), renamed), (without, 1));
+}
+
+#[test]
+fn old_reader_paths() {
+    let (bytes, renamed) = without_kind(&rich(), Kind::Paths);
+    let mut without = rich();
+    without.processes[0].paths = Paths::default();
     assert_eq!((read(&*bytes).unwrap(), renamed), (without, 1));
 }
 

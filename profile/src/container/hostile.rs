@@ -246,6 +246,9 @@ fn sections_must_belong_together() {
     let objects = all.iter().find(|(header, _)| header.kind == Kind::Objects as u16).unwrap();
     let alone = [all[0].clone(), objects.clone()];
     assert_eq!(refused(&alone, 1), "corrupt in section 1 (objects of process 0): it has no places");
+    let paths = all.iter().find(|(header, _)| header.kind == Kind::Paths as u16).unwrap();
+    let alone = [all[0].clone(), paths.clone()];
+    assert_eq!(refused(&alone, 1), "corrupt in section 1 (call paths of process 0): it has no places");
     let mut renamed = all[..2].to_vec();
     renamed[1].0.part = 128;
     assert_eq!(

@@ -28,6 +28,7 @@ pub fn read(from: impl Read) -> Result<Profile, Error> {
                 | Kind::Counters
                 | Kind::Places
                 | Kind::Objects
+                | Kind::Paths
                 | Kind::Items
                 | Kind::Patterns,
             ) => {

@@ -9,6 +9,7 @@ use crate::error::{Damage, Error, Place};
 use crate::merge::merge;
 use crate::model::{Process, Profile};
 use crate::packing::Unpacker;
+use crate::paths::Paths;
 use crate::patterns::Patterns;
 use crate::section::{FILE_HEADER, Format, Header, Kind, SECTION_HEADER, Section, find_header};
 use crate::wire::Head;
@@ -157,8 +158,11 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
         counters.blocks.retain(|block| block.tag < MOST_TAGS);
         counters.places.retain(|place| place.tag < MOST_TAGS);
     }
-    let counters = parts.counters.iter().flat_map(Counters::tags);
-    let tags = stacks.map(|stack| stack.tag).chain(slots).chain(counters).map(|tag| tag + 1).max().unwrap_or(0);
+    if let Some(paths) = &mut parts.paths {
+        paths.counts.retain(|counts| counts.tag < MOST_TAGS);
+    }
+    let counted = parts.counters.iter().flat_map(Counters::tags).chain(parts.paths.iter().flat_map(Paths::tags));
+    let tags = stacks.map(|stack| stack.tag).chain(slots).chain(counted).map(|tag| tag + 1).max().unwrap_or(0);
     if parts.head.is_none() {
         lost.push(format!("the head of process {index} is lost: its name, machine, log and tag names are unknown"));
         let mut head = Head::default();
@@ -182,6 +186,10 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
     if process.patterns.validate(process.tags.len(), process.places.sites.len()).is_err() {
         lost.push(format!("the access patterns of process {index} name what is lost and are left out"));
         process.patterns = Patterns::default();
+    }
+    if process.paths.validate(&process.places, &process.counters).is_err() {
+        lost.push(format!("the call paths of process {index} name what is lost and are left out"));
+        process.paths = Paths::default();
     }
     if process.validate_by_place().is_err() {
         lost.push(format!("the figures by place of process {index} do not add up to what is left and are left out"));

@@ -7,6 +7,7 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::model::{ItemLines, LineData, Process, Profile, SampledLines};
 use crate::objects::Objects;
+use crate::paths::Paths;
 use crate::patterns::Patterns;
 use crate::places::Places;
 use crate::section::{Format, Header, Kind, SectionWriter};
@@ -56,7 +57,7 @@ impl<W: Write> ProcessWriter<W> {
         let Self { sections, written, split } = self;
         let (index, split) = (*written, *split);
         let Process { meta, machine, uninstrumented, log, tags, lines, sampled, .. } = process;
-        let Process { coherence, sharing, counters, places, objects, items, patterns, .. } = process;
+        let Process { coherence, sharing, counters, places, objects, paths, items, patterns, .. } = process;
         let mut raw = Vec::new();
         encode(&HeadRef { meta, machine, uninstrumented, log, tags }, &mut raw);
         sections.section(header(Kind::Head, index, 0), &raw)?;
@@ -86,6 +87,11 @@ impl<W: Write> ProcessWriter<W> {
             raw.clear();
             encode(objects, &mut raw);
             sections.section(header(Kind::Objects, index, 0), &raw)?;
+        }
+        if *paths != Paths::default() {
+            raw.clear();
+            encode(paths, &mut raw);
+            sections.section(header(Kind::Paths, index, 0), &raw)?;
         }
         for data in items {
             write_items(sections, header(Kind::Items, index, data.line_bytes), data, split)?;
