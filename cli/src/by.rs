@@ -349,7 +349,7 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
     let counters = shown_counters(breakdown);
     header.extend(counters.iter().map(|name| name.replace('_', " ")));
     let cells = |figures: &Named, inclusive: Option<&Named>| {
-        let with_callees = |name| inclusive.map_or_else(String::new, |all| number(all.get(name)));
+        let with_callees = |name: &str| inclusive.map_or_else(String::new, |all| number(all.get(name)));
         let mut cells = Vec::new();
         if !breakdown.levels.is_empty() {
             cells.push(number(figures.get("load_references") + figures.get("store_references")));
