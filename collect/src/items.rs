@@ -88,7 +88,7 @@ mod tests {
         let first = items.number(whole(1));
         assert_eq!(items.number(Attributed::default()), Item::NONE);
         let numbers: Vec<_> = (1..30_000).map(|n| items.number(whole(n))).collect();
-        assert_eq!((numbers[0], items.all().len()), (first, MOST_OBJECTS + 5000));
+        assert_eq!((numbers[0], items.all().len()), (first, MOST_OBJECTS + 4999));
         let of = |n: usize| items.all()[usize::from(numbers[n - 1].0)];
         assert_eq!(of(8000), whole(8000));
         assert_eq!(of(9000), Attributed { place: Item::NONE, ..whole(9000) });
