@@ -32,7 +32,7 @@ impl Help {
 }
 
 /// Every option of ours.
-pub const OPTIONS: [Help; 22] = [
+pub const OPTIONS: [Help; 23] = [
     Help { name: "-bf-include", value: "LIST", text: "Instrument only these functions: names by comma, or @FILE." },
     Help { name: "-bf-exclude", value: "LIST", text: "Do not instrument these functions: names by comma, or @FILE." },
     Help { name: "-bf-line-size", value: "LIST", text: "Cache line sizes to record, bytes by comma (default 64)." },
