@@ -50,6 +50,7 @@ mod memory;
 mod modules;
 mod names;
 mod objects;
+mod openmp;
 mod output;
 mod paths;
 mod places;

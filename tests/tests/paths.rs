@@ -66,6 +66,14 @@ fn adds_up(report: &Value) {
     }
 }
 
+/// Every figure of several threads is the sum of those of all paths; their write-backs are not broken down.
+fn threads_add_up(report: &Value) {
+    for (name, total) in report["totals"].as_object().unwrap().iter().filter(|(name, _)| !name.contains("writebacks")) {
+        let sum: u64 = report["items"].as_array().unwrap().iter().map(|item| item[name].as_u64().unwrap()).sum();
+        assert_eq!(sum, total.as_u64().unwrap(), "{name}");
+    }
+}
+
 #[test]
 fn every_call_is_on_its_path() {
     let sandbox = compiled(&["-O2"]);
@@ -135,10 +143,50 @@ fn a_thread_begins_with_its_first_function() {
     for (name, entries, stores) in [("worker", 4, 4), ("worker > middle", 4, 12), ("worker > middle > leaf", 8, 8)] {
         assert_eq!(rows[name], [entries, stores, stores], "{name}");
     }
-    for (name, total) in report["totals"].as_object().unwrap().iter().filter(|(name, _)| !name.contains("writebacks")) {
-        let sum: u64 = report["items"].as_array().unwrap().iter().map(|item| item[name].as_u64().unwrap()).sum();
-        assert_eq!(sum, total.as_u64().unwrap(), "{name}");
-    }
+    threads_add_up(&report);
+}
+
+/// What OpenMP regions have: each entered function's name, and how often it was entered.
+fn regions(tool: &str) -> BTreeMap<String, u64> {
+    let sandbox = Sandbox::new();
+    sandbox.write("regions.c", include_str!("../programs/regions.c"));
+    sandbox.bf_clang(["regions.c", "-o", "regions", "-O2", "-g", "-fopenmp", "-bf-call-stack"]);
+    let mut program = sandbox.program("regions");
+    program.env("OMP_NUM_THREADS", "4").env("OMP_DYNAMIC", "false").env("OMP_MAX_ACTIVE_LEVELS", "2");
+    let _ = succeed(program.env("OMP_TOOL", tool));
+    let report = by_path(&sandbox, &SMALL);
+    threads_add_up(&report);
+    rows(&report).into_iter().map(|(name, [entries, ..])| (name, entries)).filter(|row| row.1 > 0).collect()
+}
+
+#[test]
+fn what_a_team_does_is_below_who_came_to_its_region() {
+    let whole = [
+        ("main", 1),
+        ("main > once", 1),
+        ("main > once > region", 1),
+        ("main > once > region > region.omp_outlined", 4),
+        ("main > once > region > region.omp_outlined > leaf", 4),
+        ("main > twice", 1),
+        ("main > twice > region", 2),
+        ("main > twice > region > region.omp_outlined", 8),
+        ("main > twice > region > region.omp_outlined > leaf", 16),
+        ("main > last", 1),
+        ("main > last > last.omp_outlined", 4),
+        ("main > last > last.omp_outlined > leaf", 4),
+        ("main > outer", 1),
+        ("main > outer > outer.omp_outlined", 2),
+        ("main > outer > outer.omp_outlined > inner", 2),
+        ("main > outer > outer.omp_outlined > inner > inner.omp_outlined", 4),
+        ("main > outer > outer.omp_outlined > inner > inner.omp_outlined > leaf", 4),
+    ];
+    assert_eq!(regions("enabled"), whole.map(|(name, entries)| (name.to_owned(), entries)).into());
+}
+
+#[test]
+fn without_the_tools_interface_a_worker_begins_with_its_region() {
+    let found = regions("disabled");
+    assert_eq!((found["main > twice > region > region.omp_outlined"], found["region.omp_outlined"]), (2, 9));
 }
 
 #[test]

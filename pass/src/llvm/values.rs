@@ -174,6 +174,12 @@ impl Value {
         unsafe { LLVMIsConstant(self.0) != 0 }
     }
 
+    /// Whether any value may be put in its place.
+    pub(crate) fn is_undefined(self) -> bool {
+        // SAFETY: as said above the impl.
+        unsafe { LLVMIsUndef(self.0) != 0 }
+    }
+
     /// The value that this address is a constant number of bytes behind, perhaps itself with 0.
     pub(crate) fn base(self, module: Module) -> (Self, i64) {
         let mut bytes = 0;

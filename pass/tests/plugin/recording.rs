@@ -68,6 +68,7 @@ fixtures! {
     callees: "callees.c"
     streams: "streams.c"
     shared_words: "shared.c"
+    call_paths: "paths.c"
 }
 
 #[test]

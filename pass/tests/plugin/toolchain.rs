@@ -68,10 +68,14 @@ impl Workshop {
         object
     }
 
-    /// Compiles and links a program, runs it, and returns what the recorder wrote.
+    /// Compiles and links a program, runs it, and returns what the recorder wrote. Flags that begin with `-bf-` are the
+    /// plugin's.
     pub(crate) fn record(&self, source: &Path, flags: &[&str]) -> String {
         let (program, record) = (self.path("program"), self.path("record"));
-        succeed(self.clang(source).args(flags).args(["-x", "none"]).arg(self.recorder()).arg("-o").arg(&program));
+        let (options, flags): (Vec<&str>, Vec<&str>) = flags.iter().partition(|flag| flag.starts_with("-bf-"));
+        let mut clang = self.clang(source);
+        clang.args(flags).args(["-x", "none"]).arg(self.recorder()).arg("-o").arg(&program);
+        succeed(clang.env("BF_PASS_OPTS", options.join("\n")));
         succeed(Command::new(program).current_dir(self.folder.path()).env("RECORD", &record));
         fs::read_to_string(record).unwrap()
     }
