@@ -8,6 +8,10 @@
 //! analysed while no other is, among those of slots, and in its turn. Whoever has time takes a batch off a lane that
 //! nobody works on: helper threads all the time, threads of the program when the intake is full, instead of waiting.
 //!
+//! While there is only one slot there is little that can be done at the same time: then whoever has time makes digests of
+//! batches *ahead* of the lane, in any order, and the lane takes those. Where lines are seldom used twice within a batch
+//! that saves nothing, and the lane takes the batches themselves; one in [`PROBE`] tells when that changes.
+//!
 //! Concurrency: only [`Schedule`]'s lock orders anything; it is held for a few instructions at a time, and nothing is
 //! allocated under it, so a thread that runs out of memory never leaves it locked. A lane is worked on by whoever set
 //! its `busy`, so a lane's batches are analysed in the order of the intake, by one thread at a time.
@@ -29,6 +33,10 @@ const BACKLOG: usize = 32;
 const TRIES: u32 = 1000;
 /// Longest sleep without a look around; wake-ups do not depend on it.
 const LOOK: Duration = Duration::from_millis(100);
+/// One batch in so many is worked off ahead whether or not that is known to pay.
+const PROBE: u64 = 16;
+/// It pays if a batch has so many accesses for each line that its digest leaves to the lane.
+const PAYS: u64 = 3;
 
 /// A batch on its way.
 #[derive(Debug)]
@@ -38,11 +46,19 @@ pub(crate) struct Item {
     pub(crate) bucket: Bucket,
     /// By line size the lines that other slots used too, once the batch was sorted; empty before there is a second slot.
     pub(crate) common: OnceLock<Vec<Vec<u64>>>,
-    /// By part what its slot's stacks made of it, once they have: the global ones take it from there.
+    /// By part what its slot's stacks made of it, once they have: the global ones take it from there. Or what somebody made
+    /// of it ahead of its slot's stacks.
     pub(crate) digests: Vec<OnceLock<Vec<Digest>>>,
+    /// Whether its slot's stacks wait for that.
+    ahead: AtomicBool,
 }
 
 impl Item {
+    /// Whether its slot's stacks take what somebody made of it ahead of them.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.ahead.load(Ordering::Relaxed)
+    }
+
     /// Whether the stacks of all slots are needed to analyse it for one part of the line sizes.
     pub(crate) fn is_common(&self, part: usize) -> bool {
         let common = self.common.get().map_or(&[][..], Vec::as_slice);
@@ -69,6 +85,8 @@ pub(crate) struct Job {
 pub(crate) enum Work {
     /// Finding out which of its lines other slots use.
     Sort,
+    /// Making digests of it for one part of its slot's stacks.
+    Digest { part: usize },
     /// Feeding it to stacks.
     Analyse {
         lane: usize,
@@ -110,6 +128,10 @@ struct Schedule {
     sorting: VecDeque<(u64, Arc<Item>)>,
     sorts: bool,
     sorter_busy: bool,
+    /// Parts of batches that nobody makes digests of yet.
+    ahead: VecDeque<(u64, usize, Arc<Item>)>,
+    /// Whether that paid the last time.
+    pays: bool,
     /// Parts and numbers of batches with common lines that are not finished.
     common: Vec<(usize, u64)>,
     /// Batches dealt out so far.
@@ -127,6 +149,8 @@ struct Schedule {
 pub(crate) struct Pipeline {
     /// Of the stacks of a slot.
     parts: usize,
+    /// Whether stacks take digests.
+    digests: bool,
     intake: ArrayQueue<Arc<Item>>,
     /// Emptied batches, with their memory.
     spare: ArrayQueue<Batch>,
@@ -141,13 +165,15 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// For stacks of so many parts.
-    pub(crate) fn new(parts: usize) -> Self {
+    /// For stacks of so many parts; whether they take digests.
+    pub(crate) fn new(parts: usize, digests: bool) -> Self {
         let schedule = Schedule {
             lanes: Vec::new(),
             sorting: VecDeque::with_capacity(BACKLOG),
             sorts: false,
             sorter_busy: false,
+            ahead: VecDeque::with_capacity(BACKLOG * parts),
+            pays: true,
             common: Vec::with_capacity(BACKLOG * parts),
             dealt: 0,
             backlog: 0,
@@ -156,6 +182,7 @@ impl Pipeline {
         };
         Self {
             parts,
+            digests,
             intake: ArrayQueue::new(INTAKE),
             spare: ArrayQueue::new(INTAKE + BACKLOG),
             schedule: Mutex::new(schedule),
@@ -216,7 +243,8 @@ impl Pipeline {
         let empty = self.spare.pop().unwrap_or_default();
         let batch = std::mem::replace(batch, empty);
         let digests = (0..self.parts).map(|_| OnceLock::new()).collect();
-        let mut item = Arc::new(Item { slot, batch, bucket, common: OnceLock::new(), digests });
+        let mut item =
+            Arc::new(Item { slot, batch, bucket, common: OnceLock::new(), digests, ahead: AtomicBool::new(false) });
         while let Err(back) = self.intake.push(item) {
             if self.closed() {
                 return;
@@ -326,6 +354,10 @@ impl Pipeline {
             if schedule.sorts {
                 schedule.sorting.push_back((number, item));
             } else {
+                if self.digests && (schedule.pays || number.is_multiple_of(PROBE)) {
+                    item.ahead.store(true, Ordering::Relaxed);
+                    (0..self.parts).for_each(|part| schedule.ahead.push_back((number, part, Arc::clone(&item))));
+                }
                 schedule.deal(number, &item);
             }
         }
@@ -386,7 +418,7 @@ impl Pipeline {
 impl Schedule {
     /// Whether there is something that nobody works on.
     fn runnable(&self) -> bool {
-        self.can_sort() || self.lanes.iter().any(|lane| self.next_of(lane).is_some())
+        self.can_sort() || !self.ahead.is_empty() || self.lanes.iter().any(|lane| self.next_of(lane).is_some())
     }
 
     fn can_sort(&self) -> bool {
@@ -397,9 +429,9 @@ impl Schedule {
     /// One with common lines needs the stacks of all slots: all batches before it must be finished, and those after it wait.
     fn next_of(&self, lane: &Lane) -> Option<u64> {
         let number = lane.runnable()?;
-        if lane.slot.is_none() {
-            let analysed = |(_, item): &(u64, Arc<Item>)| item.digests[lane.part].get().is_some();
-            return lane.queue.front().is_some_and(analysed).then_some(number);
+        let (_, item) = lane.queue.front()?;
+        if lane.slot.is_none() || item.is_ahead() {
+            return item.digests[lane.part].get().map(|_| number);
         }
         let first = self.common.iter().find(|&&(part, _)| part == lane.part).map(|&(_, number)| number);
         let Some(first) = first else { return Some(number) };
@@ -432,7 +464,10 @@ impl Schedule {
             let foreign = preferred.is_some() && lane.slot != preferred;
             self.next_of(lane).map(|number| (foreign, number, index))
         });
-        let (_, _, index) = runnable.min()?;
+        let Some((_, _, index)) = runnable.min() else {
+            let (number, part, item) = self.ahead.pop_front()?;
+            return Some(Job { number, work: Work::Digest { part }, item });
+        };
         let lane = &mut self.lanes[index];
         let (number, item) = lane.queue.pop_front()?;
         lane.busy = Some(number);
@@ -452,6 +487,10 @@ impl Schedule {
             Work::Sort => {
                 self.sorter_busy = false;
                 self.deal(number, &item);
+            }
+            Work::Digest { part } => {
+                let left = item.digests[part].get().and_then(|digests| digests.iter().map(Digest::firsts).max());
+                self.pays = left.is_some_and(|left| PAYS * left as u64 <= item.batch.accesses());
             }
             Work::Analyse { lane, private, part, .. } => {
                 self.lanes[lane].busy = None;

@@ -14,7 +14,7 @@ use crate::directory::Directory;
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work, is_common};
 use crate::references::Scratch;
-use crate::stacks::Stacks;
+use crate::stacks::{Digesters, Stacks};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
 use crate::tracker::Tracker;
 use crate::{Batch, Sample};
@@ -154,6 +154,8 @@ pub struct Session {
     /// Batches that are fed to slots now; [`ALONE`] if one is that needs all stacks.
     feeding: AtomicU32,
     pipeline: OnceLock<Pipeline>,
+    /// By part, those that nobody uses. What they counted is slot 0's.
+    digesters: Mutex<Vec<(usize, Digesters)>>,
     accesses: AtomicU64,
     skipped: AtomicU64,
     /// Whether no more memory may be taken.
@@ -178,6 +180,7 @@ impl Session {
             kept: Mutex::default(),
             feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
+            digesters: Mutex::default(),
             accesses: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
             full: || false,
@@ -280,6 +283,7 @@ impl Session {
 
     fn begin_global(&self, only: &Owner) {
         let Some(_turn) = self.lock(&only.turn) else { return };
+        self.absorb(only, || self.closed.load(Ordering::Acquire));
         let copy = |part: &Mutex<Stacks>| self.lock(part).map(|stacks| Mutex::new(stacks.clone()));
         let Some(parts) = only.parts.iter().map(copy).collect() else { return };
         if self.config.sample.is_none() {
@@ -311,7 +315,7 @@ impl Session {
     /// From now on batches may be handed over; helper threads call [`Session::help`]. No slot may be fed meanwhile.
     pub fn pipelined(&self) {
         let Some(slots) = self.lock(&self.slots) else { return };
-        let pipeline = Pipeline::new(self.parts.len());
+        let pipeline = Pipeline::new(self.parts.len(), self.config.sample.is_none());
         (0..).zip(&slots.owners).for_each(|(slot, owner)| pipeline.add(Some(slot), owner));
         self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
         // If there is one, it stays.
@@ -368,27 +372,47 @@ impl Session {
             && let Some(_turn) = self.lock(&global.turn)
         {
             for (part, taken) in taken.iter().enumerate() {
-                self.feed_global(global, part, &taken.digests, batch, bucket);
+                self.feed_digests(global, part, &taken.digests, batch, bucket);
             }
         }
-        self.count(batch, bucket, taken.iter().all(|taken| taken.all));
+        let all = taken.iter().all(|taken| taken.all);
+        self.count(batch, bucket, if all { 0 } else { batch.accesses() });
     }
 
-    /// Feeds what the stacks of its slot made of a batch to the global ones.
-    fn feed_global(&self, global: &Owner, part: usize, digests: &[Digest], batch: &Batch, bucket: Bucket) {
-        if let Some(mut stacks) = self.lock(&global.parts[part]) {
-            stacks.feed_digests(digests, (batch, bucket), &self.parts[part], self.full);
+    /// Feeds digests of a batch; whether all of it was taken.
+    fn feed_digests(&self, owner: &Owner, part: usize, digests: &[Digest], batch: &Batch, bucket: Bucket) -> bool {
+        let stacks = self.lock(&owner.parts[part]);
+        stacks.is_some_and(|mut stacks| stacks.feed_digests(digests, (batch, bucket), &self.parts[part], self.full))
+    }
+
+    fn count(&self, batch: &Batch, bucket: Bucket, skipped: u64) {
+        if bucket != Bucket::UNCOUNTED {
+            self.accesses.fetch_add(batch.accesses(), Ordering::Relaxed);
+            self.skipped.fetch_add(skipped, Ordering::Relaxed);
         }
     }
 
-    fn count(&self, batch: &Batch, bucket: Bucket, all: bool) {
-        if bucket == Bucket::UNCOUNTED {
-            return;
+    /// By line size what the stacks of a part need of a batch; nothing if they will take nothing more.
+    fn digest(&self, part: usize, batch: &Batch, bucket: Bucket) -> Option<Vec<Digest>> {
+        if (self.full)() {
+            return Some(Vec::new());
         }
-        self.accesses.fetch_add(batch.accesses(), Ordering::Relaxed);
-        if !all {
-            self.skipped.fetch_add(batch.accesses(), Ordering::Relaxed);
-        }
+        let mut idle = self.lock(&self.digesters)?;
+        let found = idle.iter().position(|&(of, _)| of == part).map(|at| idle.swap_remove(at).1);
+        drop(idle);
+        let mut digesters = found.unwrap_or_else(|| Digesters::new(&self.parts[part]));
+        let digests = digesters.digest(batch, bucket, &self.parts[part]);
+        self.lock(&self.digesters)?.push((part, digesters));
+        Some(digests)
+    }
+
+    /// What was counted within digests becomes slot 0's; whether all of it could be had.
+    fn absorb(&self, only: &Owner, given_up: impl Fn() -> bool) -> bool {
+        let Some(mut idle) = try_until(&self.digesters, |_| given_up()) else { return false };
+        idle.iter_mut().all(|(part, digesters)| {
+            let stacks = try_until(&only.parts[*part], |_| given_up());
+            stacks.map(|mut stacks| stacks.absorb(digesters)).is_some()
+        })
     }
 
     /// By line size the lines of a batch that other slots used before it, ascending.
@@ -477,18 +501,30 @@ impl Session {
                 // Nobody else sorts this batch.
                 let _ = job.item.common.set(self.sort(&mut directories, job.item.slot, batch, bucket));
             }
-            Work::Analyse { owner, part, private: false, .. } => {
-                let digests = job.item.digests[*part].get().map_or(&[][..], Vec::as_slice);
-                self.feed_global(owner, *part, digests, batch, bucket);
+            Work::Digest { part } => {
+                // Nobody else makes them.
+                self.digest(*part, batch, bucket).into_iter().for_each(|made| drop(job.item.digests[*part].set(made)));
             }
-            Work::Analyse { owner, part, private: true, .. } => {
-                let common = job.item.common.get().map_or(&[][..], Vec::as_slice);
-                let Some(_feeding) = self.enter(job.item.is_common(*part)) else { return };
-                let taken = self.feed_private(owner, *part, common, batch, bucket).unwrap_or_default();
-                // Nobody else analyses this batch for them.
-                let _ = job.item.digests[*part].set(taken.digests);
+            Work::Analyse { owner, part, private, .. } => {
+                let digests = job.item.digests[*part].get().map_or(&[][..], Vec::as_slice);
+                if !private {
+                    self.feed_digests(owner, *part, digests, batch, bucket);
+                    return;
+                }
+                let all = if digests.is_empty() {
+                    let common = job.item.common.get().map_or(&[][..], Vec::as_slice);
+                    let Some(_feeding) = self.enter(job.item.is_common(*part)) else { return };
+                    let taken = self.feed_private(owner, *part, common, batch, bucket).unwrap_or_default();
+                    // Nobody else analyses this batch for them.
+                    let _ = job.item.digests[*part].set(taken.digests);
+                    taken.all
+                } else {
+                    self.feed_digests(owner, *part, digests, batch, bucket)
+                };
                 if *part == 0 {
-                    self.count(batch, bucket, taken.all);
+                    // What came within digests is counted.
+                    let of_digests = digests.first().map_or(batch.accesses(), Digest::references);
+                    self.count(batch, bucket, if all { 0 } else { of_digests });
                 }
             }
         }
@@ -547,6 +583,10 @@ impl Session {
             if let Some(trackers) = lock_for(&self.trackers, patience) {
                 snapshot.sharing = trackers.iter().map(Tracker::lines).collect();
             }
+        }
+        if let [only] = owners.as_slice() {
+            let begin = Instant::now();
+            snapshot.missing += u32::from(!self.absorb(only, || begin.elapsed() > patience));
         }
         let mut within: Vec<_> = self.config.line_sizes.iter().map(|_| None).collect();
         for (slot, owner) in (0..).zip(&owners) {
@@ -851,6 +891,7 @@ mod tests {
             // The first slot begins alone.
             turns.iter_mut().take(alone).for_each(|(slot, _)| *slot = 0);
             let limits = Limits { max_set_bits: 4, max_ways: 4 };
+            let mut unhelped = None;
             for helpers in [0, 1, 2, 3] {
                 let config = Config { line_sizes: vec![64, 256], limits, ..Config::default() };
                 let session = Session::new(config);
@@ -879,6 +920,7 @@ mod tests {
                     proptest::prop_assert_eq!(&line.slots, &coherence(&turns, limits, line.line_bytes));
                 }
                 proptest::prop_assert_eq!(snapshot.coherence.len(), if turns.len() > alone { 2 } else { 0 });
+                proptest::prop_assert_eq!(unhelped.get_or_insert(snapshot.lines.clone()), &snapshot.lines);
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
-use bf_stack::{Counted, Digest, Engine, Stack, Within};
+use bf_stack::{Counted, Digest, Digester, Engine, Stack, Within};
 
 /// What is kept of one line size.
 #[derive(Clone, Debug)]
@@ -63,26 +63,36 @@ impl Stacks {
         self.kept.iter_mut().map(of).collect()
     }
 
-    /// As [`Stacks::feed`], of a batch that its slot has analysed.
+    /// Counts what others counted within digests, by line size.
+    pub(crate) fn absorb(&mut self, digesters: &mut Digesters) {
+        for (kept, digester) in self.kept.iter_mut().zip(&mut digesters.each) {
+            if let Kept::Whole(stack) = kept {
+                stack.absorb(&digester.take_within());
+            }
+        }
+    }
+
+    /// As [`Stacks::feed`], of a batch that its slot, or somebody for it, has analysed. Whether it was taken.
     pub(crate) fn feed_digests(
         &mut self,
         digests: &[Digest],
         (batch, bucket): (&Batch, Bucket),
         config: &Config,
         full: fn() -> bool,
-    ) {
+    ) -> bool {
         if config.sample.is_some() {
-            self.feed(batch, bucket, config, full);
-            return;
+            return self.feed(batch, bucket, config, full);
         }
         self.used |= batch.accesses() > 0;
+        let mut all = true;
         for (kept, digest) in self.kept.iter_mut().zip(digests) {
-            if let Kept::Whole(stack) = kept
-                && !full()
-            {
-                stack.feed_digest(digest, bucket);
+            match kept {
+                Kept::Whole(_) if full() => all = false,
+                Kept::Whole(stack) => stack.feed_digest(digest, bucket),
+                Kept::Sampled(_) => {}
             }
         }
+        all
     }
 
     /// From now on other slots' stores take lines away.
@@ -177,6 +187,35 @@ impl Stacks {
                 }
             }
         }
+    }
+}
+
+/// Make digests for the stacks of one part, one for each line size.
+#[derive(Debug)]
+pub(crate) struct Digesters {
+    each: Vec<Digester>,
+    scratch: Scratch,
+}
+
+impl Digesters {
+    pub(crate) fn new(config: &Config) -> Self {
+        let digester = |_: &u32| match config.instructions {
+            Some(instructions) => Digester::new(config.limits).with_instructions(instructions),
+            None => Digester::new(config.limits),
+        };
+        Self { each: config.line_sizes.iter().map(digester).collect(), scratch: Scratch::default() }
+    }
+
+    /// By line size what stacks need of a batch.
+    pub(crate) fn digest(&mut self, batch: &Batch, bucket: Bucket, config: &Config) -> Vec<Digest> {
+        let sizes = self.each.iter_mut().zip(&config.line_sizes);
+        let digests = sizes.map(|(digester, line_bytes)| {
+            batch.references(line_bytes.ilog2(), config.by_item, &mut self.scratch, |chunk| {
+                digester.feed_chunk(chunk, bucket);
+            });
+            digester.take_digest()
+        });
+        digests.collect()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::simd::Vector;
 use crate::{Limits, boxed};
 
 /// Lines of a segment, at most: fewer than the upper tiers hold.
-const LINES: usize = HELD - 8;
+pub(crate) const LINES: usize = HELD - 8;
 
 /// What the stack of one thread made of some references, for [`crate::Stack::feed_digest`].
 #[derive(Clone, Debug, Default)]
@@ -52,6 +52,14 @@ pub(crate) struct First {
     pub(crate) after: Greatest,
 }
 
+impl First {
+    #[inline(always)]
+    pub(crate) fn new(entry: Entry, line: u64, weight: u32, flags: u32, stored: Charge) -> Self {
+        let (before, after) = (Greatest::NONE, Greatest::NONE);
+        Self { line, weight, flags, entry, closes: 0, before, stored, after }
+    }
+}
+
 /// Greatest distances: with one set, and with 2^1, 2^2, … sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Greatest {
@@ -62,7 +70,7 @@ pub(crate) struct Greatest {
 impl Greatest {
     const NONE: Self = Self { by_set: [0; Limits::MOST_SET_BITS as usize], full: 0 };
 
-    fn of<const W: usize>(since: &Since<W>) -> Self {
+    pub(crate) fn of<const W: usize>(since: &Since<W>) -> Self {
         let mut greatest = Self { full: since.full, ..Self::NONE };
         greatest.by_set[..W].copy_from_slice(&since.greatest);
         greatest
@@ -120,8 +128,7 @@ impl<const W: usize> Digesting<W> {
     pub(crate) fn first(&mut self, entry: Entry, line: u64, weight: u32, flags: u32, stored: Charge) {
         let index = self.now.lines.len() as u16;
         self.members[usize::from(entry) % HELD] = Member { since: Since::now(stored), index };
-        let (before, after) = (Greatest::NONE, Greatest::NONE);
-        self.now.lines.push(First { line, weight, flags, entry, closes: 0, before, stored, after });
+        self.now.lines.push(First::new(entry, line, weight, flags, stored));
     }
 
     /// A line of the segment is referenced again, and stored if there is a charge.
@@ -181,6 +188,20 @@ pub struct Within(pub(crate) Of);
 pub(crate) enum Of {
     Usual(Buckets<16>),
     Wide(Buckets<24>),
+}
+
+impl Digest {
+    /// First references to lines of a segment: what is left to be worked off.
+    #[must_use]
+    pub fn firsts(&self) -> usize {
+        self.0.iter().map(|segment| segment.lines.len()).sum()
+    }
+
+    /// References that are counted by who takes the digest, not within it.
+    #[must_use]
+    pub fn references(&self) -> u64 {
+        self.0.iter().flat_map(|segment| &segment.lines).map(|first| u64::from(first.weight)).sum()
+    }
 }
 
 impl Within {

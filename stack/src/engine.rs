@@ -2,22 +2,22 @@
 
 use crate::counts::{Buckets, Counts, Residents};
 use crate::digest::{Digest, First, Of, Segment, Within};
-use crate::held::{Entry, Held, ON_TOP};
+use crate::held::{Entry, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Line, Lines};
-use crate::newest::{NEWEST, Newest};
+use crate::newest::NEWEST;
 use crate::older::{Older, Time};
-use crate::recent::Recent;
 use crate::repeats::Kind;
-use crate::runs::{COLD, Close, DIRTY, Fetch, LOST, Run, STORE, first, kind};
+use crate::runs::{COLD, Close, Fetch, LOST, Run, STORE, first, kind, strip};
 use crate::sharing::Sharing;
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
-use crate::top::{Order, Top};
-use crate::{Bucket, Chunk, Counted, Engine, Item, Limits, Part, Reference};
+use crate::tiers::Tiers;
+use crate::top::Order;
+use crate::{Bucket, Chunk, Counted, Engine, Item, Limits, Part};
 
 /// References of one batch, at most.
-const BATCH: usize = 4096;
+pub(crate) const BATCH: usize = 4096;
 /// Lines whose state is fetched ahead.
 const AHEAD: usize = 8;
 
@@ -53,10 +53,7 @@ pub(crate) use of_width;
 pub(crate) struct Core<const W: usize> {
     pub(crate) limits: Limits,
     pub(crate) lines: Lines<W>,
-    pub(crate) held: Held<W>,
-    pub(crate) top: Top,
-    pub(crate) newest: Newest<W>,
-    pub(crate) recent: Recent<W>,
+    pub(crate) tiers: Tiers<W>,
     pub(crate) older: Older<W>,
     pub(crate) buckets: Buckets<W>,
     pub(crate) dropped: u64,
@@ -252,10 +249,7 @@ impl<const W: usize> Core<W> {
         Self {
             limits,
             lines: Lines::new(),
-            held: Held::new(),
-            top: Top::new(),
-            newest: Newest::new(),
-            recent: Recent::new(),
+            tiers: Tiers::new(),
             older: Older::new(limits),
             buckets: Buckets::new(limits),
             dropped: 0,
@@ -330,8 +324,7 @@ impl<const W: usize> Core<W> {
         loop {
             let part = piece.take(BATCH);
             match sink {
-                None if part.items.is_empty() => self.strip(part.references, weight),
-                None => self.strip_items(part, weight, bucket),
+                None => self.strip(part, weight, bucket),
                 Some(_) => self.strip_for_sink(part, weight, bucket),
             }
             if self.runs.len() >= BATCH {
@@ -343,61 +336,17 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    /// Cuts references into runs. What is referenced again while it is on top has distance 0 at every set count, which
-    /// follows from the totals.
+    /// Cuts references into runs.
     #[inline(always)]
-    fn strip(&mut self, references: &[Reference], weight: u32) {
-        let start = self.runs.len();
-        self.runs.resize(start + references.len(), Run { line: 0, weight, flags: 0 });
-        // Repeated ones begin a run of their own: it counts as often as they do.
-        let (mut next, mut last, mut flags) = match self.runs[..start].last() {
-            Some(run) if run.weight == 1 && weight == 1 => (start, run.line, run.flags),
-            _ => (start, u64::MAX, 0),
-        };
-        let mut stores = 0;
-        for reference in references {
-            let (line, store) = (reference.line(), u32::from(reference.is_store()));
-            let same = line == last;
-            next += usize::from(!same);
-            flags = (if same { flags } else { store * STORE }) | (store * DIRTY);
-            stores += u64::from(store);
-            let run = &mut self.runs[next - 1];
-            (run.line, run.flags) = (line, flags);
-            last = line;
-        }
-        self.runs.truncate(next);
-        self.references[0] += (references.len() as u64 - stores) * u64::from(weight);
-        self.references[1] += stores * u64::from(weight);
-    }
-
-    /// The same, for references that are attributed to items.
-    #[inline(always)]
-    fn strip_items(&mut self, part: Chunk<'_>, weight: u32, bucket: Bucket) {
-        let start = self.runs.len();
-        self.runs.resize(start + part.references.len(), Run { line: 0, weight, flags: 0 });
-        let (mut next, mut last, mut flags) = match self.runs[..start].last() {
-            Some(run) if run.weight == 1 && weight == 1 => (start, run.line, run.flags),
-            _ => (start, u64::MAX, 0),
-        };
+    fn strip(&mut self, part: Chunk<'_>, weight: u32, bucket: Bucket) {
         // What comes first in a segment is found out later.
         let within = self.sharing.as_mut().map(|sharing| &mut sharing.within);
-        let mut counts = within.unwrap_or(&mut self.buckets).of(bucket);
-        for (reference, &item) in part.references.iter().zip(part.items) {
-            debug_assert!(item <= Item::LAST, "no such item");
-            let (line, store) = (reference.line(), u32::from(reference.is_store()));
-            let same = line == last;
-            next += usize::from(!same);
-            let first = if same { flags } else { (store * STORE) | u32::from(item.0) };
-            let stored = DIRTY | u32::from(item.0) << 16;
-            flags = if store == 0 { first } else { (first & 0xffff) | stored };
-            let run = &mut self.runs[next - 1];
-            (run.line, run.flags) = (line, flags);
-            last = line;
-            if let Some(counts) = counts.as_deref_mut() {
-                counts.add_references(item, store != 0, u64::from(weight));
+        let buckets = within.unwrap_or(&mut self.buckets);
+        strip(&mut self.runs, part, weight, &mut self.references, |item, store| {
+            if let Some(counts) = buckets.of(bucket) {
+                counts.add_references(item, store, weight.into());
             }
-        }
-        self.runs.truncate(next);
+        });
     }
 
     /// The same, with an outcome for each reference, which is complete for those that are on top.
@@ -405,10 +354,7 @@ impl<const W: usize> Core<W> {
         while let [reference, ..] = *rest.references {
             let (runs, site) = (self.runs.len(), rest.sites.first().copied().unwrap_or_default());
             let one = rest.take(1);
-            match one.items {
-                [] => self.strip(one.references, weight),
-                _ => self.strip_items(one, weight, bucket),
-            }
+            self.strip(one, weight, bucket);
             if self.runs.len() > runs {
                 self.outcome_of.push(self.outcomes.len() as u32);
             }
@@ -559,24 +505,26 @@ impl<const W: usize> Core<W> {
     pub(crate) fn depth<V: Vector>(&self, line: u64, held: Option<Entry>, id: Id) -> (u32, [u8; W]) {
         let mut sum = [0; W];
         let mut above = |newer: u64| {
-            V::add(&mut sum, &self.top.tally::<W>(self.top.len(), line));
-            V::add(&mut sum, &self.newest.tally::<V>(newer, line));
-            self.top.len() as u32 + newer.count_ones()
+            V::add(&mut sum, &self.tiers.top.tally::<W>(self.tiers.top.len(), line));
+            V::add(&mut sum, &self.tiers.newest.tally::<V>(newer, line));
+            self.tiers.top.len() as u32 + newer.count_ones()
         };
-        let (full, by_set) = match held.map(|entry| self.held.slot(entry)) {
+        let (full, by_set) = match held.map(|entry| self.tiers.held.slot(entry)) {
             Some(ON_TOP) => {
-                let place = self.top.place(line);
-                return (place as u32, self.top.tally::<W>(place, line));
+                let place = self.tiers.top.place(line);
+                return (place as u32, self.tiers.top.tally::<W>(place, line));
             }
-            Some(slot @ ..NEWEST) => (above(self.newest.newer::<V>(self.newest.stamps::<V>(), slot)), [0; W]),
+            Some(slot @ ..NEWEST) => {
+                (above(self.tiers.newest.newer::<V>(self.tiers.newest.stamps::<V>(), slot)), [0; W])
+            }
             Some(slot) => {
-                let (deeper, by_set) = self.recent.distances::<V>(slot - NEWEST, line);
-                (above(self.newest.used()) + deeper as u32, by_set)
+                let (deeper, by_set) = self.tiers.recent.distances::<V>(slot - NEWEST, line);
+                (above(self.tiers.newest.used()) + deeper as u32, by_set)
             }
             None => {
                 let (deeper, mut by_set) = self.older.depth::<V>(&self.lines, id);
-                V::add(&mut by_set, &self.recent.tally::<V>(line));
-                (above(self.newest.used()) + (deeper + self.recent.len()) as u32, by_set)
+                V::add(&mut by_set, &self.tiers.recent.tally::<V>(line));
+                (above(self.tiers.newest.used()) + (deeper + self.tiers.recent.len()) as u32, by_set)
             }
         };
         V::add(&mut sum, &by_set);
@@ -588,7 +536,7 @@ impl<const W: usize> Core<W> {
     pub(crate) fn state<V: Vector>(&self, held: Option<Entry>, id: Id) -> Line<W> {
         let mut line = *self.lines.get(id);
         if let Some(entry) = held {
-            let since = self.held.since_of(entry);
+            let since = self.tiers.held.since_of(entry);
             if since.stored != Charge::NONE {
                 (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, since.stored);
             }
@@ -601,7 +549,7 @@ impl<const W: usize> Core<W> {
     #[inline(always)]
     fn add_resident<V: Vector>(&self, id: Id, residents: &mut Residents) {
         let number = self.lines.number(id);
-        let held = self.held.find(number);
+        let held = self.tiers.held.find(number);
         let mut line = self.state::<V>(held, id);
         let (full, by_set) = self.depth::<V>(number, held, id);
         line.raise::<V>(full, &by_set);

@@ -51,7 +51,7 @@ impl<const W: usize> Since<W> {
 #[derive(Clone, Debug)]
 pub(crate) struct Held<const W: usize> {
     lines: [u64; HELD],
-    since: [Since<W>; HELD],
+    since: Box<[Since<W>; HELD]>,
     /// Slot of the newest tier, or of the recent one behind those, or [`ON_TOP`].
     slots: [u16; HELD],
     /// The next entry with the same hash.
@@ -68,13 +68,20 @@ impl<const W: usize> Held<W> {
     pub(crate) fn new() -> Self {
         Self {
             lines: [0; HELD],
-            since: [Since::now(Charge::NONE); HELD],
+            since: boxed::array(Since::now(Charge::NONE)),
             slots: [0; HELD],
             next: [NONE; HELD],
             heads: boxed::array(NONE),
             len: 0,
             free: Vec::new(),
         }
+    }
+
+    /// Forgets all lines; the next ones have the entries 0, 1, ….
+    pub(crate) fn clear(&mut self) {
+        self.heads.fill(NONE);
+        self.len = 0;
+        self.free.clear();
     }
 
     /// The entry of a line.

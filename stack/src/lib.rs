@@ -22,7 +22,8 @@
 //! loop that knows what it will need and can fetch it ahead.
 //!
 //! Stacks of several threads (`threads`, `sharing`, `holes`) hand a `digest` of what they are fed on to the stack of all:
-//! within a chunk both find the same distances.
+//! within a chunk both find the same distances. A `digester` makes such digests without a stack, so that several threads can
+//! work for the stack of one.
 //!
 //! Small distances share cells (`near`); combinations of others that occur again and again wait in a table (`repeats`)
 //! before they are counted at each set count (`counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second time with the weight of
@@ -32,6 +33,7 @@
 mod boxed;
 mod counts;
 mod digest;
+mod digester;
 mod engine;
 mod held;
 mod holes;
@@ -49,12 +51,14 @@ mod sharing;
 mod simd;
 mod sink;
 mod threads;
+mod tiers;
 mod timeline;
 mod top;
 mod upper;
 
 pub use counts::{Binned, Counted, FullCounts, Histograms, SetCounts};
 pub use digest::{Digest, Within};
+pub use digester::Digester;
 pub use engine::Stack;
 pub use item::Item;
 pub use plain::Plain;

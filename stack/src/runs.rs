@@ -3,7 +3,7 @@
 use crate::held::{Entry, Since};
 use crate::item::Charge;
 use crate::repeats::Kind;
-use crate::{Bucket, Item};
+use crate::{Bucket, Chunk, Item, Reference};
 
 /// References to the same line in a row: the first one counts a distance, the others are on top.
 #[derive(Clone, Copy, Debug)]
@@ -70,4 +70,75 @@ pub(crate) struct Close<const W: usize> {
     /// The last store of the run.
     pub(crate) stored: Charge,
     pub(crate) since: Since<W>,
+}
+
+/// Cuts references into runs. What is referenced again while it is on top has distance 0 at every set count, which
+/// follows from the totals: loads and stores are added to `references`, or those of items are given to `count`.
+#[inline(always)]
+pub(crate) fn strip(
+    runs: &mut Vec<Run>,
+    part: Chunk<'_>,
+    weight: u32,
+    references: &mut [u64; 2],
+    count: impl FnMut(Item, bool),
+) {
+    let start = runs.len();
+    runs.resize(start + part.references.len(), Run { line: 0, weight, flags: 0 });
+    // Repeated ones begin a run of their own: it counts as often as they do.
+    let begun = match runs[..start].last() {
+        Some(run) if run.weight == 1 && weight == 1 => (start, run.line, run.flags),
+        _ => (start, u64::MAX, 0),
+    };
+    let len = match part.items {
+        [] => strip_plain(runs, begun, part.references, weight, references),
+        _ => strip_items(runs, begun, part, count),
+    };
+    runs.truncate(len);
+}
+
+#[inline(always)]
+fn strip_plain(
+    runs: &mut [Run],
+    (mut next, mut last, mut flags): (usize, u64, u32),
+    references: &[Reference],
+    weight: u32,
+    sum: &mut [u64; 2],
+) -> usize {
+    let mut stores = 0;
+    for reference in references {
+        let (line, store) = (reference.line(), u32::from(reference.is_store()));
+        let same = line == last;
+        next += usize::from(!same);
+        flags = (if same { flags } else { store * STORE }) | (store * DIRTY);
+        stores += u64::from(store);
+        let run = &mut runs[next - 1];
+        (run.line, run.flags) = (line, flags);
+        last = line;
+    }
+    sum[0] += (references.len() as u64 - stores) * u64::from(weight);
+    sum[1] += stores * u64::from(weight);
+    next
+}
+
+#[inline(always)]
+fn strip_items(
+    runs: &mut [Run],
+    (mut next, mut last, mut flags): (usize, u64, u32),
+    part: Chunk<'_>,
+    mut count: impl FnMut(Item, bool),
+) -> usize {
+    for (reference, &item) in part.references.iter().zip(part.items) {
+        debug_assert!(item <= Item::LAST, "no such item");
+        let (line, store) = (reference.line(), u32::from(reference.is_store()));
+        let same = line == last;
+        next += usize::from(!same);
+        let first = if same { flags } else { (store * STORE) | u32::from(item.0) };
+        let stored = DIRTY | u32::from(item.0) << 16;
+        flags = if store == 0 { first } else { (first & 0xffff) | stored };
+        let run = &mut runs[next - 1];
+        (run.line, run.flags) = (line, flags);
+        last = line;
+        count(item, store != 0);
+    }
+    next
 }

@@ -246,8 +246,7 @@ impl<const W: usize> Core<W> {
         }
         let mut sharing = Box::new(Sharing::new(self.limits));
         self.older.oldest_first().for_each(|id| sharing.begin_older(id));
-        let upper = self.recent.oldest_first().into_iter().chain(self.newest.oldest_first());
-        for entry in upper.chain(self.top.oldest_first()) {
+        for entry in self.tiers.oldest_first() {
             sharing.touch(entry);
         }
         sharing.cut();
@@ -256,18 +255,19 @@ impl<const W: usize> Core<W> {
 
     fn saw(&self, line: u64) -> bool {
         // It enters the older tier when it leaves the others.
-        self.held.find(line).is_some() || self.lines.find(line).is_some_and(|id| self.lines.get(id).last != 0)
+        self.tiers.held.find(line).is_some() || self.lines.find(line).is_some_and(|id| self.lines.get(id).last != 0)
     }
 
     fn stored(&self, line: u64) -> bool {
-        let held = self.held.find(line).is_some_and(|entry| self.held.since_of(entry).stored != Charge::NONE);
+        let held =
+            self.tiers.held.find(line).is_some_and(|entry| self.tiers.held.since_of(entry).stored != Charge::NONE);
         held || self.lines.find(line).is_some_and(|id| self.lines.get(id).dirty != Charge::NONE)
     }
 
     #[inline(always)]
     fn find<V: Vector>(&self, line: u64) -> Option<Found> {
         let sharing = self.sharing.as_ref()?;
-        let (id, held) = (self.lines.find(line)?, self.held.find(line));
+        let (id, held) = (self.lines.find(line)?, self.tiers.held.find(line));
         let last = match (held, sharing.known(id)) {
             (Some(entry), _) => sharing.held(entry),
             (None, Known::At(last)) => last,
@@ -285,12 +285,12 @@ impl<const W: usize> Core<W> {
         self.clean::<V>(&found);
         match found.held {
             Some(entry) => {
-                match self.held.slot(entry) {
-                    ON_TOP => self.top.remove(self.top.place(line)),
-                    slot @ ..NEWEST => self.newest.remove::<V>(&mut self.newest.stamps::<V>(), slot),
-                    slot => self.recent.remove(slot - NEWEST),
+                match self.tiers.held.slot(entry) {
+                    ON_TOP => self.tiers.top.remove(self.tiers.top.place(line)),
+                    slot @ ..NEWEST => self.tiers.newest.remove::<V>(&mut self.tiers.newest.stamps::<V>(), slot),
+                    slot => self.tiers.recent.remove(slot - NEWEST),
                 }
-                self.held.remove(entry);
+                self.tiers.held.remove(entry);
             }
             None => self.older.remove::<V>(&mut self.lines, line, found.id),
         }
@@ -307,7 +307,7 @@ impl<const W: usize> Core<W> {
         let state = self.state::<V>(found.held, found.id);
         let Some((charged, _)) = state.dirty.get() else { return };
         if let Some(entry) = found.held {
-            *self.held.since(entry) = crate::held::Since::now(Charge::NONE);
+            *self.tiers.held.since(entry) = crate::held::Since::now(Charge::NONE);
         }
         let line = self.lines.get_mut(found.id);
         (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, Charge::NONE);

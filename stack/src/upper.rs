@@ -4,10 +4,9 @@ use crate::Bucket;
 use crate::counts::Counts;
 use crate::digest::{First, Segment};
 use crate::engine::Core;
-use crate::held::{Entry, Held, ON_TOP, Since};
+use crate::held::{Entry, Since};
 use crate::item::Charge;
 use crate::lines::Lines;
-use crate::newest::{NEWEST, Newest};
 use crate::repeats::Kind;
 use crate::runs::{Close, Fetch, LOST, Run, STORE, charge, first, kind};
 use crate::sharing::{Known, Sharing};
@@ -24,7 +23,7 @@ impl<const W: usize> Core<W> {
         (mut counts, mut within): (Option<&mut Counts<W>>, Option<&mut Counts<W>>),
         segment: &Segment,
     ) {
-        let (mut stamps, mut top) = (self.newest.stamps::<V>(), V::Top::load(&self.top));
+        let (mut stamps, mut top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
         let runs = std::mem::take(&mut self.runs);
         for (index, &run) in runs.iter().enumerate() {
             let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
@@ -33,18 +32,20 @@ impl<const W: usize> Core<W> {
             if place < TOP {
                 (full, by_set) = (place as u32, top.tally::<W>(place, run.line));
                 (top, entry) = top.lift(place, run.line);
-            } else if let Some(here) = self.held.find(run.line) {
+            } else if let Some(here) = self.tiers.held.find(run.line) {
                 entry = here;
-                let slot = self.held.slot(entry);
-                (full, by_set) = self.distances::<V>(stamps, top, slot, run.line);
-                self.move_up::<V>(&mut stamps, top, entry, slot);
+                let slot = self.tiers.held.slot(entry);
+                (full, by_set) = self.tiers.distances::<V>(stamps, top, slot, run.line);
+                self.tiers.move_up::<V>(&mut stamps, top, entry, slot);
                 top = top.push(run.line, entry);
             } else {
                 let since = Since::now(stored);
-                let mut fetch = self.fetch::<V>(&mut stamps, top, run, since);
-                let entry = fetch.entry;
-                top = top.push(run.line, entry);
-                fetch.run = index as u32;
+                let Run { line, weight, flags } = run;
+                let (full, by_set) = self.tiers.whole::<V>(top, line);
+                let (entry, gone) = self.tiers.enter::<V>(&mut stamps, top, line, since);
+                top = top.push(line, entry);
+                let (flags, run_number) = (flags & 0xffff, index as u32);
+                let mut fetch = Fetch { line, by_set, full, weight, flags, run: run_number, entry, gone };
                 if let Some(sharing) = &mut self.sharing {
                     fetch_shared(sharing, &mut self.lines, &mut fetch);
                     first_of_segment(sharing, entry, run, stored, (counts.as_deref_mut(), within.as_deref_mut()));
@@ -75,7 +76,7 @@ impl<const W: usize> Core<W> {
             if let Some(&outcome) = self.outcome_of.get(index) {
                 self.outcomes[outcome as usize].complete(full, &by_set);
             }
-            let since = self.held.since(entry);
+            let since = self.tiers.held.since(entry);
             since.raise::<V>(full, &by_set);
             if stored != Charge::NONE {
                 let counts = if stored_within { within.as_deref_mut() } else { counts.as_deref_mut() };
@@ -90,12 +91,13 @@ impl<const W: usize> Core<W> {
             let place = top.place(line);
             if place < TOP {
                 (top, _) = top.lift(place, line);
-            } else if let Some(entry) = self.held.find(line) {
-                self.move_up::<V>(&mut stamps, top, entry, self.held.slot(entry));
+            } else if let Some(entry) = self.tiers.held.find(line) {
+                let slot = self.tiers.held.slot(entry);
+                self.tiers.move_up::<V>(&mut stamps, top, entry, slot);
                 top = top.push(line, entry);
             }
         }
-        top.store(&mut self.top);
+        top.store(&mut self.tiers.top);
         self.runs = runs;
     }
 
@@ -111,7 +113,7 @@ impl<const W: usize> Core<W> {
         bucket: Bucket,
         counts: Option<&mut Counts<W>>,
     ) {
-        let since = self.held.since(entry);
+        let since = self.tiers.held.since(entry);
         match since.stored.get() {
             None => {
                 let after = self.fetches.len();
@@ -132,91 +134,15 @@ impl<const W: usize> Core<W> {
     #[inline(always)]
     fn go_on<V: Vector>(&mut self, entry: Entry, first: &First, bucket: Bucket, counts: Option<&mut Counts<W>>) {
         if first.closes > 0 {
-            self.held.since(entry).raise::<V>(first.before.full, first.before.by_set());
+            self.tiers.held.since(entry).raise::<V>(first.before.full, first.before.by_set());
             self.store(entry, first.line, first.closes, first.stored, bucket, counts);
         }
-        let since = self.held.since(entry);
+        let since = self.tiers.held.since(entry);
         if first.stored != Charge::NONE {
             since.stored = first.stored;
         }
         since.raise::<V>(first.after.full, first.after.by_set());
     }
-
-    /// Distances of a line in a slot of the newest or the recent tier.
-    #[inline(always)]
-    fn distances<V: Vector>(&self, stamps: V::Stamps, top: V::Top, slot: usize, line: u64) -> (u32, [u8; W]) {
-        let (mut full, mut by_set) = (top.len() as u32, top.tally::<W>(top.len(), line));
-        let mut newer = self.newest.used();
-        if slot < NEWEST {
-            newer = self.newest.newer::<V>(stamps, slot);
-        } else {
-            let (deeper, deeper_by_set) = self.recent.distances::<V>(slot - NEWEST, line);
-            full += deeper as u32;
-            V::add(&mut by_set, &deeper_by_set);
-        }
-        V::add(&mut by_set, &self.newest.tally::<V>(newer, line));
-        (full + newer.count_ones(), by_set)
-    }
-
-    /// A line leaves its slot of the newest or the recent tier, to be put on top. The last one there comes down for it.
-    #[inline(always)]
-    fn move_up<V: Vector>(&mut self, stamps: &mut V::Stamps, top: V::Top, entry: Entry, slot: usize) {
-        let (held, newest, recent) = (&mut self.held, &mut self.newest, &mut self.recent);
-        held.set_slot(entry, ON_TOP);
-        match top.last() {
-            _ if slot >= NEWEST => match come_down::<V, W>(held, newest, stamps, top.last()) {
-                Some(down) => {
-                    recent.put::<V>(slot - NEWEST, held.line(down), down);
-                    held.set_slot(down, slot);
-                }
-                None => recent.remove(slot - NEWEST),
-            },
-            Some((line, entry)) => {
-                newest.put::<V>(stamps, slot, line, entry);
-                held.set_slot(entry, slot);
-            }
-            None => newest.remove::<V>(stamps, slot),
-        }
-    }
-
-    /// A line that is not in the upper tiers comes in.
-    #[inline(always)]
-    fn fetch<V: Vector>(&mut self, stamps: &mut V::Stamps, top: V::Top, run: Run, since: Since<W>) -> Fetch<W> {
-        let (held, newest, recent) = (&mut self.held, &mut self.newest, &mut self.recent);
-        let line = run.line;
-        let mut by_set = top.tally::<W>(top.len(), line);
-        V::add(&mut by_set, &newest.tally::<V>(newest.used(), line));
-        V::add(&mut by_set, &recent.tally::<V>(line));
-        let full = top.len() as u32 + newest.used().count_ones() + recent.len() as u32;
-        let (mut gone, mut entry) = (None, None);
-        if let Some(down) = come_down::<V, W>(held, newest, stamps, top.last()) {
-            let (slot, out) = recent.slot_for_new();
-            recent.put::<V>(slot, held.line(down), down);
-            held.set_slot(down, NEWEST + slot);
-            if let Some(out) = out {
-                gone = Some(held.replace(out, line, since));
-                entry = Some(out);
-            }
-        }
-        let entry = entry.unwrap_or_else(|| held.add(line, since));
-        held.set_slot(entry, ON_TOP);
-        Fetch { line, by_set, full, weight: run.weight, flags: run.flags & 0xffff, run: 0, entry, gone }
-    }
-}
-
-/// The last line of the top tier comes down into the newest; the entry of one that has to leave that.
-#[inline(always)]
-fn come_down<V: Vector, const W: usize>(
-    held: &mut Held<W>,
-    newest: &mut Newest<W>,
-    stamps: &mut V::Stamps,
-    last: Option<(u64, Entry)>,
-) -> Option<Entry> {
-    let (line, entry) = last?;
-    let (slot, down) = newest.slot_for_new::<V>(stamps);
-    newest.put::<V>(stamps, slot, line, entry);
-    held.set_slot(entry, slot);
-    down
 }
 
 /// A line comes into the segment that a digest is made of: what was taken for a reference within it is the first one.

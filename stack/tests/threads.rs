@@ -2,7 +2,8 @@
 //! count and set.
 
 use bf_stack::{
-    Bucket, ByPosition, Chunk, Counted, Engine, Instructions, Item, Limits, Part, Position, Reference, Shared, Stack,
+    Bucket, ByPosition, Chunk, Counted, Digester, Engine, Instructions, Item, Limits, Part, Position, Reference,
+    Shared, Stack,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -167,13 +168,15 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
     let mut model = Model::new(limits, threads);
     let mut stacks: Vec<_> = (0..threads).map(|_| Stack::new(limits).with_instructions(instructions)).collect();
     let shared = |stacks: &mut Vec<Stack>| stacks.iter_mut().for_each(Stack::share);
-    // The stack of all threads, from their digests and from their references.
+    // The stack of all threads, from their digests and from their references; and from digests that others made by turns.
     let (mut digested, mut fed) = (stacks[0].clone(), stacks[0].clone());
+    let mut others = [(); 2].map(|()| Digester::new(limits).with_instructions(instructions));
+    let mut helped = stacks[0].clone();
     for (at, (thread, bucket, pieces)) in turns.iter().enumerate() {
         // Until then there is one thread.
         let thread = if at < late { 0 } else { *thread % threads };
         if at == late {
-            (digested, fed) = (stacks[0].clone(), stacks[0].clone());
+            digested = stacks[0].clone();
             shared(&mut stacks);
         }
         let references: Vec<_> =
@@ -188,10 +191,16 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
         if at < late {
             mine.feed_chunk(chunk, Bucket(*bucket));
         } else {
-            let mut others: Vec<_> = before.iter_mut().chain(after).collect();
-            mine.feed_beside(&mut others, chunk, Bucket(*bucket), |_| true);
+            let mut beside: Vec<_> = before.iter_mut().chain(after).collect();
+            mine.feed_beside(&mut beside, chunk, Bucket(*bucket), |_| true);
             digested.feed_digest(&mine.take_digest(), Bucket(*bucket));
-            fed.feed_chunk(chunk, Bucket(*bucket));
+        }
+        fed.feed_chunk(chunk, Bucket(*bucket));
+        let other = &mut others[at % 2];
+        other.feed_chunk(chunk, Bucket(*bucket));
+        helped.feed_digest(&other.take_digest(), Bucket(*bucket));
+        if at % 7 == 0 {
+            helped.absorb(&other.take_within());
         }
         for (times, piece) in pieces {
             for _ in 0..*times {
@@ -215,6 +224,8 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
     }) {
         compare(&digested.counted_with(&within), &fed.counted());
     }
+    others.iter_mut().map(Digester::take_within).for_each(|within| helped.absorb(&within));
+    compare(&helped.counted(), &fed.counted());
     for (index, (stack, thread)) in stacks.iter().zip(&model.threads).enumerate() {
         let mut shared: HashMap<u8, Shared> = stack.shared().into_iter().map(|(b, shared)| (b.0, shared)).collect();
         for (bucket, got) in stack.histograms() {
