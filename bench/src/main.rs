@@ -6,6 +6,7 @@ mod clock;
 mod cost;
 mod engine;
 mod exact;
+mod helpers;
 mod machine;
 mod memory;
 mod overhead;
@@ -51,6 +52,8 @@ enum What {
     Programs(programs::Args),
     /// Wall and CPU time of an access with 1, 2, 4, … threads, on data of their own and in common.
     Threads(threads::Args),
+    /// Wall and CPU time of an access of a program of one thread with 0, 1, 2, 4, … helpers.
+    Helpers(helpers::Args),
     /// What each option of the compiler costs by itself.
     Overhead(overhead::Args),
     /// Errors, intervals and cost of sampling, beside the exact run.
@@ -71,6 +74,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Touch(touch)) => memory::touch(&touch),
         Some(What::Programs(programs)) => programs::run(&programs, args.rounds),
         Some(What::Threads(threads)) => threads::run(&threads, args.rounds),
+        Some(What::Helpers(helpers)) => helpers::run(&helpers, args.rounds),
         Some(What::Overhead(overhead)) => overhead::run(&overhead, args.rounds),
         Some(What::Sampling(sampling)) => sampling::run(&sampling, args.rounds),
         Some(What::Sweep(sweep)) => sweep::run(&sweep, args.rounds),
@@ -81,6 +85,7 @@ fn main() -> anyhow::Result<()> {
             cost::run(&cost::Args::default(), args.rounds)?;
             exact::run(&exact::Args::default())?;
             threads::run(&threads::Args::default(), args.rounds)?;
+            helpers::run(&helpers::Args::default(), args.rounds)?;
             programs::run(&programs::Args::default(), args.rounds)?;
             overhead::run(&overhead::Args::default(), args.rounds)?;
             sampling::run(&sampling::Args::default(), args.rounds)?;
