@@ -46,7 +46,7 @@ pub struct Counting {
     pub slots: *const Slot,
     /// The parts of the first slot, then those of the second, and so on.
     pub parts: *const Part,
-    /// The terms of the first part, then those of the second, and so on.
+    /// What parts stand for. Those that stand for the same share their terms.
     pub terms: *const Term,
     /// The functions that slots name by index.
     pub functions: *const Function,
@@ -95,13 +95,15 @@ pub struct Slot {
 pub struct Part {
     /// 1-based index into the sites of [`Counting::places`], which have no columns here.
     pub site: u32,
+    /// Index of the first of its terms.
+    pub first_term: u32,
     /// Number of its terms.
     pub n_terms: u32,
 }
 
 /// What a slot's count contributes to.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
     /// String: name of the counter.
     pub counter: u32,

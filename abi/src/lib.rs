@@ -49,7 +49,7 @@ pub mod paths;
 use core::ffi::c_char;
 
 /// Version of every layout on this page; the runtime refuses (ignores, with a line in the log) modules of another one.
-pub const ABI_VERSION: u32 = 6;
+pub const ABI_VERSION: u32 = 7;
 
 /// Most words, header included, that one segment may reserve; the pass splits longer segments.
 pub const MAX_SEGMENT_WORDS: u32 = 1024;

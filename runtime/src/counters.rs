@@ -4,7 +4,7 @@ use crate::paths::{self, Found};
 use crate::places::Interned;
 use crate::slots::{self, Counted, Counts, Run};
 use crate::{called, modules};
-use bf_abi::counting::Function;
+use bf_abi::counting::{Function, Part, Term};
 use bf_collect::Bucket;
 use bf_profile::{BlockItem, CountItem, CountedFunction, Counters, PathCounts, PlaceItem};
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Counted {
         let mut sites = Vec::with_capacity(self.parts.len());
         for (slot, used) in self.slots.iter().zip(used) {
             let parts = self.parts.iter().skip(sites.len()).take(slot.n_parts as usize);
-            let site = |part: &bf_abi::counting::Part| if used { table.line(&mut self.places, part.site) } else { 0 };
+            let site = |part: &Part| if used { table.line(&mut self.places, part.site) } else { 0 };
             sites.extend(parts.map(site));
         }
         sites
@@ -81,24 +81,20 @@ impl Counted {
 
 impl<'a> Sums<'a> {
     fn add(&mut self, module: &'a Counted, sites: &[u32], tag: u32, totals: &[u64]) {
-        let (mut parts, mut terms) = (module.parts.iter().zip(sites), module.terms.iter());
+        let mut parts = module.parts.iter().zip(sites);
         for (slot, number) in module.slots.iter().zip(module.first..) {
             let count = totals.get(number).copied().unwrap_or_default();
             let function = module.functions.get(slot.function as usize).filter(|_| count > 0);
             let function = function.map(|function| counted(module, function));
             for (part, &site) in parts.by_ref().take(slot.n_parts as usize) {
-                let terms = terms.by_ref().take(part.n_terms as usize);
-                let Some(function) = function else {
-                    terms.for_each(drop);
-                    continue;
-                };
+                let Some(function) = function else { continue };
                 let places = self.places.entry((tag, function, site)).or_default();
                 let block = (tag, function, slot.block);
                 let blocks = module
                     .every_block
                     .then(|| &mut self.blocks.entry(block).or_insert_with(|| (slot.line, Amounts::new())).1);
                 let mut all: Vec<_> = [places].into_iter().chain(blocks).collect();
-                for term in terms {
+                for term in terms(module, part) {
                     let amount = i64::from(term.amount).wrapping_mul(count.cast_signed());
                     for amounts in &mut all {
                         let sum = amounts.entry(string(module, term.counter)).or_default();
@@ -211,14 +207,12 @@ pub fn by_path(counters: &Counters, paths: &[Found]) -> Vec<PathCounts> {
 fn on_path<'a>(module: &'a Counted, run: Run, slot: Option<usize>, totals: &[u64]) -> Amounts<'a> {
     let (before, slots) = module.slots[..run.first + run.len].split_at(run.first);
     let parts: usize = before.iter().map(|slot| slot.n_parts as usize).sum();
-    let (before, parts) = module.parts.split_at(parts);
-    let terms: usize = before.iter().map(|part| part.n_terms as usize).sum();
-    let (mut parts, mut terms) = (parts.iter(), module.terms[terms..].iter());
+    let mut parts = module.parts[parts..].iter();
     let mut amounts = Amounts::new();
     for (slot, number) in slots.iter().zip(slot.unwrap_or(module.first + run.first)..) {
         let count = totals.get(number).copied().unwrap_or_default();
         for part in parts.by_ref().take(slot.n_parts as usize) {
-            for term in terms.by_ref().take(part.n_terms as usize) {
+            for term in terms(module, part) {
                 let amount = i64::from(term.amount).wrapping_mul(count.cast_signed());
                 let sum = amounts.entry(string(module, term.counter)).or_default();
                 *sum = sum.wrapping_add(amount);
@@ -226,6 +220,14 @@ fn on_path<'a>(module: &'a Counted, run: Run, slot: Option<usize>, totals: &[u64
         }
     }
     amounts
+}
+
+fn terms<'a>(module: &'a Counted, part: &Part) -> &'a [Term] {
+    module
+        .terms
+        .get(part.first_term as usize..)
+        .and_then(|terms| terms.get(..part.n_terms as usize))
+        .unwrap_or_default()
 }
 
 fn counted<'a>(module: &'a Counted, function: &Function) -> Name<'a> {

@@ -18,6 +18,8 @@ pub(crate) struct Tables {
     slots: Vec<Slot>,
     parts: Vec<Part>,
     terms: Vec<Term>,
+    /// Where which ones begin.
+    known: HashMap<Vec<Term>, u32>,
     functions: Vec<Function>,
     strings: Vec<u8>,
     offsets: HashMap<String, u32>,
@@ -26,8 +28,8 @@ pub(crate) struct Tables {
 impl Tables {
     pub(crate) fn new(module: Module) -> Self {
         let global = module.add_private(c"bf.counting", counting_type(module));
-        let (slots, parts, terms, functions) = Default::default();
-        Self { module, global, slots, parts, terms, functions, strings: Vec::new(), offsets: HashMap::new() }
+        let (slots, parts, terms, known, functions, strings, offsets) = Default::default();
+        Self { module, global, slots, parts, terms, known, functions, strings, offsets }
     }
 
     /// The module's [`Counting`].
@@ -45,6 +47,17 @@ impl Tables {
         offset
     }
 
+    /// Where these terms begin.
+    fn shared(&mut self, terms: Vec<Term>) -> u32 {
+        if let Some(&first) = self.known.get(&terms) {
+            return first;
+        }
+        let first = self.terms.len() as u32;
+        self.terms.extend_from_slice(&terms);
+        self.known.insert(terms, first);
+        first
+    }
+
     /// Adds a function with its slots; its number and that of the first slot, or `None` if that would be more than there can be.
     pub(crate) fn add(&mut self, function: Value, slots: &[super::Slot]) -> Option<(u32, u32)> {
         if (self.slots.len() + slots.len()) as u64 > MAX_SLOTS {
@@ -56,14 +69,14 @@ impl Tables {
         for slot in slots {
             let parts_before = self.parts.len();
             for (&site, tally) in &slot.tallies.0 {
-                let before = self.terms.len();
+                let mut terms = Vec::new();
                 for (counter, amount) in tally.terms() {
                     let counter = self.string(counter);
-                    self.terms.extend(summands(amount).map(|amount| Term { counter, amount }));
+                    terms.extend(summands(amount).map(|amount| Term { counter, amount }));
                 }
-                let n_terms = (self.terms.len() - before) as u32;
-                if n_terms > 0 {
-                    self.parts.push(Part { site, n_terms });
+                if !terms.is_empty() {
+                    let (n_terms, first_term) = (terms.len() as u32, self.shared(terms));
+                    self.parts.push(Part { site, first_term, n_terms });
                 }
             }
             let function = self.functions.len() as u32;
@@ -84,7 +97,7 @@ impl Tables {
             constant(module, module.array_of(module.int_type(32), &numbers))
         };
         let slots = self.slots.iter().flat_map(|slot| [slot.function, slot.block, slot.line, slot.n_parts]);
-        let parts = self.parts.iter().flat_map(|part| [part.site, part.n_terms]);
+        let parts = self.parts.iter().flat_map(|part| [part.site, part.first_term, part.n_terms]);
         let terms = self.terms.iter().flat_map(|term| [term.counter, term.amount.cast_unsigned()]);
         let functions = self.functions.iter().flat_map(|function| [function.name, function.file, function.line]);
         let fields = [
@@ -171,7 +184,7 @@ mod tests {
     #[test]
     fn rows_are_numbers_one_after_the_other() {
         assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (16, 4));
-        assert_eq!((size_of::<Part>(), align_of::<Part>()), (8, 4));
+        assert_eq!((size_of::<Part>(), align_of::<Part>()), (12, 4));
         assert_eq!((size_of::<Term>(), align_of::<Term>()), (8, 4));
         assert_eq!((size_of::<Function>(), align_of::<Function>()), (12, 4));
     }
