@@ -175,7 +175,7 @@ function byTag() {
         const all = askQuery(profile, { tags: [] });
         return profile.tags.map((tag) => {
           const answer = askQuery(profile, { tags: [tag] });
-          return [name(tagged.length > 1 ? `${tag}, ${profile.short}` : tag), share(answer.references, all.references), ...answer.levels.map((level, at) => share(level.misses, all.levels[at].misses))];
+          return [name(tagged.length > 1 ? `${tagLabel(tag)}, ${profile.short}` : tagLabel(tag)), share(answer.references, all.references), ...answer.levels.map((level, at) => share(level.misses, all.levels[at].misses))];
         });
       });
       rows.replaceChildren(table('By tag', ['tag', 'references', ...state.levels.map((level) => `${level.name} misses`)], body, { class: 'figures' }));
@@ -185,5 +185,5 @@ function byTag() {
   };
   state.slow.push(show);
   return el('section', { id: 'tags', 'aria-labelledby': 'tags-h' }, el('h2', { id: 'tags-h' }, 'Phases'),
-    el('p', null, 'What ran under each tag of bf_tag(): its references and misses, and what part of all they are.'), rows);
+    el('p', null, 'What ran under each tag of bf_tag(), and in each slice of time of BF_PHASES: its references and misses, and what part of all they are.'), rows);
 }

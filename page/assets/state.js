@@ -51,6 +51,9 @@ const fromData = (level) => ({
   scope: level.scope, hashed: level.hashed, exclusive: level.exclusive,
 });
 
+/** A tag as one says it: a slice of time, which ends in its number, is a phase. */
+const tagLabel = (tag) => tag.replace(/(.*)@(\d+)$/s, (_, of, slice) => `${of === '' ? '' : `${of}, `}phase ${slice}`);
+
 const tags = () => (state.tag === '' ? [] : [state.tag]);
 
 /** The answer of the hierarchy for a profile. */

@@ -177,7 +177,7 @@ function whatIf() {
   });
   const named = [...new Set(state.profiles.flatMap((profile) => profile.tags))];
   const tag = named.length > 0
-    ? select('References', [['', 'all'], ...named.map((text) => [text, `tagged ${text}`])], '', (value) => {
+    ? select('References', [['', 'all'], ...named.map((text) => [text, `of ${tagLabel(text)}`])], '', (value) => {
       state.tag = value;
       changed();
     }) : null;

@@ -99,7 +99,7 @@ struct Loaded {
     line_sizes: Vec<u32>,
     /// Distances below this are kept for more than one set; the least over all line sizes.
     max_ways: u32,
-    /// Named tags.
+    /// Tags, and slices of time.
     tags: Vec<String>,
     /// Whether it can be asked by place.
     by_place: bool,
@@ -142,15 +142,11 @@ impl Page {
         json(&bf_profile::read(bytes).map_err(|error| error.to_string()).map(|profile| {
             let limits = profile.processes.iter().flat_map(|process| &process.lines).map(|data| data.max_ways);
             let sampled = profile.processes.iter().flat_map(|process| &process.sampled).map(|data| data.max_ways);
-            let mut tags: Vec<String> = profile.processes.iter().flat_map(|process| process.tags.clone()).collect();
-            tags.retain(|tag| !tag.is_empty());
-            tags.sort_unstable();
-            tags.dedup();
             let loaded = Loaded {
                 profile: self.profiles.len(),
                 line_sizes: bf_postproc::query::line_sizes(&profile),
                 max_ways: limits.chain(sampled).min().unwrap_or(0),
-                tags,
+                tags: bf_postproc::phases::names(&profile),
                 by_place: profile.processes.iter().any(|process| !process.items.is_empty()),
             };
             self.profiles.push(profile);

@@ -36,6 +36,24 @@ pub fn is_meant(tag: &str, asked: &str) -> bool {
         || (path == asked_path || within()) && asked_slice.is_none_or(|asked| slice.unwrap_or_default() == asked)
 }
 
+/// What there is to ask for by tag, in the order of tags and time: every tag, and if the run was cut into slices, each of these.
+#[must_use]
+pub fn names(profile: &Profile) -> Vec<String> {
+    let all = profile.processes.iter().flat_map(|process| &process.tags).map(|tag| split(tag));
+    let mut all: BTreeSet<_> = all.collect();
+    if all.iter().any(|(_, slice)| slice.is_some()) {
+        // A name without a slice means all of them.
+        let first: Vec<_> = all.iter().map(|&(path, slice)| (path, slice.or(Some(0)))).collect();
+        let whole: Vec<_> = all.iter().map(|&(path, _)| (path, None)).collect();
+        all.extend(first.into_iter().chain(whole));
+    }
+    let name = |(path, slice): (&str, Option<u32>)| match slice {
+        Some(slice) => format!("{path}@{slice}"),
+        None => path.to_owned(),
+    };
+    all.into_iter().filter(|&known| known != ("", None)).map(name).collect()
+}
+
 /// The answer to a question by slices of time, in their order. The slices add up to it, figure by figure.
 ///
 /// # Errors
@@ -76,6 +94,19 @@ pub fn slices(profile: &Profile, tags: &[String]) -> Result<BTreeMap<u32, Vec<St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bf_profile::Process;
+
+    #[test]
+    fn what_to_ask_for_is_every_tag_and_every_slice_in_their_order() {
+        let of = |tags: &[&str]| {
+            let process = Process { tags: tags.iter().map(|&tag| tag.to_owned()).collect(), ..Process::default() };
+            names(&Profile { processes: vec![process.clone(), process] })
+        };
+        assert_eq!(of(&["", "rows", "a"]), ["a", "rows"]);
+        assert_eq!(of(&["", "@2", "@10"]), ["@0", "@2", "@10"]);
+        assert_eq!(of(&["", "a", "@1", "a@1"]), ["@0", "@1", "a", "a@0", "a@1"]);
+        assert!(of(&[""]).is_empty());
+    }
 
     #[test]
     fn a_tag_is_meant_by_the_names_around_it_and_by_its_slice() {

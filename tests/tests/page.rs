@@ -252,6 +252,29 @@ fn it_can_be_read_in_the_dark_and_on_a_narrow_screen_and_used_by_keyboard() {
     }
 }
 
+#[test]
+fn slices_of_time_are_phases() {
+    let sandbox = run(&[]);
+    let _ =
+        succeed(sandbox.program("phases").arg("1").env("BF_PROFILE", sandbox.file("0.bfp")).env("BF_PHASES", "100K"));
+    let page = report(&sandbox, &["0.bfp", "--cache", "L1=32K:8"]);
+    let mut browser = Browser::start();
+    browser.open_file(&page);
+    browser.until("document.querySelectorAll('#tags tbody tr').length > 0");
+    let rows = browser.evaluate(
+        "[...document.querySelectorAll('#tags tbody tr')].map((row) => [row.cells[0].textContent, row.cells[1].textContent])",
+    );
+    let rows: Vec<(String, String)> = serde_json::from_value(rows).unwrap();
+    let names: Vec<_> = rows.iter().map(|(name, _)| name.as_str()).collect();
+    let lists = ["list", "list, phase 0", "list, phase 1", "list, phase 2"];
+    assert_eq!(names, [&["phase 0"], &lists[..], &["rows", "rows, phase 0"]].concat());
+    let references =
+        |row: &(String, String)| -> u64 { row.1.split_whitespace().next().unwrap().replace(',', "").parse().unwrap() };
+    assert_eq!(references(&rows[1]), 131_072);
+    assert_eq!(rows[2..5].iter().map(references).sum::<u64>(), 131_072);
+    quiet(&browser, &[file_address(&page)]);
+}
+
 /// Names that a page must show as they are.
 const HOSTILE: [&str; 5] = [
     "</script><script>window.hacked = 1</script>",

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     attribution::{By, Key, attribute},
     counters,
+    phases::split,
     query::Query,
 };
 use serde::Serialize;
@@ -170,10 +171,12 @@ pub(super) fn tags(context: &Context<'_>) -> (Option<Parts>, Outcome) {
 
 fn by_tag(context: &Context<'_>, side: usize) -> Known {
     let profile = context.profiles[side];
-    let names: BTreeSet<&String> = profile.processes.iter().flat_map(|process| &process.tags).collect();
-    let known = |name: &String| {
-        let curve = Locality::of(profile, context.line, std::slice::from_ref(name)).ok()?;
-        (curve.references > 0).then(|| (name.clone(), (curve.references as f64, Some(curve))))
+    // Slices of time are none: one is not what has its number in another run.
+    let tags = profile.processes.iter().flat_map(|process| &process.tags);
+    let names: BTreeSet<String> = tags.map(|tag| split(tag).0.to_owned()).collect();
+    let known = |name: String| {
+        let curve = Locality::of(profile, context.line, std::slice::from_ref(&name)).ok()?;
+        (curve.references > 0).then_some((name, (curve.references as f64, Some(curve))))
     };
     names.into_iter().filter_map(known).collect()
 }
