@@ -18,6 +18,7 @@ use bf_postproc::{
 use bf_profile::{EndReason, Machine, Meta, Process};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Functions named in the text; the JSON names them all.
@@ -266,8 +267,13 @@ fn one(process: &ProcessReport) -> String {
     if process.dropped > 0 {
         fact("dropped", format!("{}: the figures are too low", plural(process.dropped, "access", "accesses")));
     }
-    if !process.tags.is_empty() {
-        fact("tags", process.tags.join(", "));
+    let (tags, slices): (BTreeSet<_>, Vec<_>) = process.tags.iter().map(|tag| bf_postproc::phases::split(tag)).unzip();
+    let tags: Vec<_> = tags.into_iter().filter(|tag| !tag.is_empty()).collect();
+    if !tags.is_empty() {
+        fact("tags", tags.join(", "));
+    }
+    if let Some(last) = slices.into_iter().flatten().max() {
+        fact("phases", format!("{}: `bf report --by phase` shows them", last + 1));
     }
     if process.end != "replay" {
         fact("not seen", not_seen(process));
