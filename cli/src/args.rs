@@ -182,6 +182,7 @@ pub enum ExportFormat {
     /// Hatchet's GraphFrame.from_hpctoolkit, as a folder; for -bf-call-stack
     Hpctoolkit,
     /// sqlite3, as SQL statements
+    #[value(alias = "sqlite")]
     Sql,
     /// One JSON document
     Json,
