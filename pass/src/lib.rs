@@ -10,6 +10,7 @@ mod attributes;
 mod count;
 mod emit;
 mod libc;
+mod lines;
 mod llvm;
 mod names;
 mod options;

@@ -24,7 +24,9 @@ pub(crate) use builder::Builder;
 pub(crate) use origin::{Location, Loop, Subprogram};
 use sys::core::*;
 pub(crate) use sys::prelude::LLVMModuleRef;
-use sys::prelude::{LLVMBasicBlockRef, LLVMBuilderRef, LLVMContextRef, LLVMMetadataRef, LLVMTypeRef, LLVMValueRef};
+use sys::prelude::{
+    LLVMBasicBlockRef, LLVMBuilderRef, LLVMContextRef, LLVMMetadataRef, LLVMTypeRef, LLVMUseRef, LLVMValueRef,
+};
 pub(crate) use sys::{LLVMIntPredicate as Predicate, LLVMTypeKind as Kind};
 use sys::{LLVMLinkage, LLVMModuleFlagBehavior, LLVMTailCallKind, LLVMThreadLocalMode};
 pub(crate) use values::Instruction;

@@ -8,6 +8,7 @@ use std::hash::Hash;
 
 use bf_abi::{Function, Loop, Site};
 
+use crate::lines::Lines;
 use crate::llvm::{self, Analyses, Location, Module, Subprogram, Type, Value, demangle};
 
 /// Different values, numbered as they came.
@@ -50,7 +51,7 @@ pub(crate) struct Places {
     /// Of the function at hand: what was found already, with columns and without.
     known: HashMap<(Option<Location>, Option<llvm::Loop>, Columns), u32>,
     known_loops: HashMap<llvm::Loop, u32>,
-    current: Option<Value>,
+    lines: Option<(Value, Lines)>,
 }
 
 impl Places {
@@ -65,7 +66,7 @@ impl Places {
             loops: Table::new(),
             known: HashMap::new(),
             known_loops: HashMap::new(),
-            current: None,
+            lines: None,
         }
     }
 
@@ -88,12 +89,14 @@ impl Places {
     }
 
     fn find(&mut self, function: Value, instruction: Value, columns: Columns) -> u32 {
-        if self.current != Some(function) {
+        let lines = self.lines.take().filter(|(of, _)| *of == function);
+        let (_, lines) = self.lines.insert(lines.unwrap_or_else(|| {
             self.known.clear();
             self.known_loops.clear();
-            self.current = Some(function);
-        }
-        let (location, innermost) = (instruction.location(), self.analyses.innermost_loop(instruction.block()));
+            (function, Lines::new(function))
+        }));
+        let innermost = self.analyses.innermost_loop(instruction.block());
+        let location = lines.of(instruction, innermost);
         if let Some(&known) = self.known.get(&(location, innermost, columns)) {
             return known;
         }

@@ -60,6 +60,23 @@ fn the_lines_of_a_multiplication_miss_as_counted_by_hand() {
 }
 
 #[test]
+fn what_the_optimiser_moved_is_shown_where_it_is_used() {
+    let sandbox = multiplied(&["-O2", "-g", "-bf-by-func"], &["blocked"]);
+    let report = sandbox.bf(&[&["report", "--by", "line"], &SMALL[..]].concat());
+    // A tile of b is loaded before the two loops that use it, and each line of a once for all that is multiplied by it.
+    let figure = |at, figure| of_line(&report, at, figure);
+    let misses = |comment| figure(line(comment), "L1.misses");
+    let tiles = N / 8;
+    assert_eq!(misses("blocked a") + misses("blocked b"), 2 * tiles.pow(3) * 8, "{report}");
+    assert_eq!(misses("blocked c"), tiles.pow(2) * 8);
+    assert!(figure(0, "load_references") * 50 <= report["totals"]["load_references"].as_u64().unwrap(), "{report}");
+    // No vector crosses lines, so what loads and what is counted as a load is the same.
+    for row in items(&report) {
+        assert_eq!([&row["load_references"], &row["store_references"]], [&row["loads"], &row["stores"]], "{row}");
+    }
+}
+
+#[test]
 fn functions_and_loops_have_what_their_lines_have() {
     let sandbox = multiplied(&OPTIONS, &[]);
     let report = |by| sandbox.bf(&[&["report", "--by", by], &SMALL[..]].concat());

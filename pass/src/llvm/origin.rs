@@ -119,6 +119,17 @@ impl Value {
         metadata(unsafe { sys::debuginfo::LLVMInstructionGetDebugLoc(self.0) }).map(Location)
     }
 
+    /// The place where a function begins, if it has debug information.
+    pub(crate) fn beginning(self) -> Option<Location> {
+        use sys::debuginfo::{LLVMDIBuilderCreateDebugLocation, LLVMDISubprogramGetLine, LLVMGetSubprogram};
+        // SAFETY: as said above the impl; asked of functions only, which are in a module.
+        unsafe {
+            let scope = metadata(LLVMGetSubprogram(self.0))?;
+            let (context, line) = (LLVMGetModuleContext(LLVMGetGlobalParent(self.0)), LLVMDISubprogramGetLine(scope));
+            metadata(LLVMDIBuilderCreateDebugLocation(context, line, 0, scope, ptr::null_mut())).map(Location)
+        }
+    }
+
     /// What debug information says of a function.
     pub(crate) fn subprogram(self) -> Option<Subprogram> {
         // SAFETY: as said above the impl; asked of functions only.

@@ -158,6 +158,22 @@ impl Value {
         Self(unsafe { LLVMGetOperand(self.0, index) })
     }
 
+    /// The instructions that use it, once for each operand that it is.
+    pub(crate) fn users(self) -> impl Iterator<Item = Self> {
+        // SAFETY: as said above the impl.
+        let first = unsafe { LLVMGetFirstUse(self.0) };
+        // SAFETY: as said above the impl; what uses a value of a function is an instruction.
+        let step = |at: &LLVMUseRef| Some(unsafe { LLVMGetNextUse(*at) }).filter(|next| !next.is_null());
+        core::iter::successors(Some(first).filter(|first| !first.is_null()), step)
+            // SAFETY: as said above the impl.
+            .map(|at| Self(unsafe { LLVMGetUser(at) }))
+    }
+
+    pub(crate) fn is_argument(self) -> bool {
+        // SAFETY: as said above the impl.
+        unsafe { !LLVMIsAArgument(self.0).is_null() }
+    }
+
     pub(crate) fn operand_count(self) -> u32 {
         // SAFETY: as said above the impl; asked of instructions only, which have no negative number of operands.
         unsafe { LLVMGetNumOperands(self.0) }.cast_unsigned()
