@@ -16,7 +16,7 @@ use crate::repeats::Kind;
 use crate::runs::{Run, STORE, charge, first, kind, strip};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::tiers::Tiers;
-use crate::top::{Order, TOP};
+use crate::top::Order;
 use crate::{Bucket, Chunk, Item, Limits};
 
 /// See the module's page.
@@ -136,17 +136,10 @@ impl<const W: usize> Segments<W> {
     }
 
     #[inline(always)]
-    fn feed<V: Vector>(&mut self, mut rest: Chunk<'_>, bucket: Bucket) {
+    fn feed<V: Vector>(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
         let mut counts = self.within.take(bucket);
-        let mut parts = rest.parts.iter();
-        while !rest.references.is_empty() {
-            let (len, times) = parts.next().map_or((rest.references.len(), 1), |part| (part.len as usize, part.times));
-            let piece = rest.take(len);
-            self.feed_piece::<V>(piece, 1, bucket, counts.as_deref_mut());
-            // From the second time on every time is the same.
-            if times > 1 {
-                self.feed_piece::<V>(piece, times - 1, bucket, counts.as_deref_mut());
-            }
+        for (piece, weight) in chunk.pieces() {
+            self.feed_piece::<V>(piece, weight, bucket, counts.as_deref_mut());
         }
         self.within.put(bucket, counts);
     }
@@ -183,18 +176,7 @@ impl<const W: usize> Segments<W> {
         let (mut stamps, mut top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
         for &Run { line, weight, flags } in runs {
             let stored = charge(flags, bucket);
-            let place = top.place(line);
-            let (entry, full, by_set);
-            if place < TOP {
-                (full, by_set) = (place as u32, top.tally::<W>(place, line));
-                (top, entry) = top.lift(place, line);
-            } else if let Some(here) = self.tiers.held.find(line) {
-                entry = here;
-                let slot = self.tiers.held.slot(entry);
-                (full, by_set) = self.tiers.distances::<V>(stamps, top, slot, line);
-                self.tiers.move_up::<V>(&mut stamps, top, entry, slot);
-                top = top.push(line, entry);
-            } else {
+            let Some((entry, full, by_set)) = self.tiers.reference::<V>(&mut stamps, &mut top, line) else {
                 if self.now.lines.len() == LINES {
                     top.store(&mut self.tiers.top);
                     self.cut();
@@ -208,7 +190,7 @@ impl<const W: usize> Segments<W> {
                     counts.take_references(first(flags), flags & STORE != 0, weight.into());
                 }
                 continue;
-            }
+            };
             let lines = &mut self.now.lines;
             self.again |= usize::from(entry) + 1 < lines.len();
             let since = self.tiers.held.since(entry);

@@ -298,17 +298,8 @@ impl<const W: usize> Core<W> {
 
     #[inline(always)]
     fn feed_all<V: Vector>(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut sink: Option<&mut dyn Sink>) {
-        let mut rest = chunk;
-        let mut parts = chunk.parts.iter();
-        while !rest.references.is_empty() {
-            let part = parts.next().map_or((rest.references.len(), 1), |part| (part.len as usize, part.times));
-            let piece = rest.take(part.0);
-            self.feed_piece::<V>(piece, 1, bucket, &mut sink);
-            // From the second time on every time is the same: the lines that were referenced in between are those of the
-            // piece, and a dirty line's greatest distance is one that the piece itself makes.
-            if part.1 > 1 {
-                self.feed_piece::<V>(piece, part.1 - 1, bucket, &mut sink);
-            }
+        for (piece, weight) in chunk.pieces() {
+            self.feed_piece::<V>(piece, weight, bucket, &mut sink);
         }
         self.batch::<V>(bucket, &mut sink, &Segment::default());
     }

@@ -147,6 +147,20 @@ pub struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
+    /// Its pieces in order, each with how often it counts. A repeated one comes a second time, for all times that follow the
+    /// first: from then on every time is the same. The lines that were referenced in between are those of the piece, and a
+    /// dirty line's greatest distance is one that the piece itself makes.
+    #[inline(always)]
+    fn pieces(mut self) -> impl Iterator<Item = (Self, u32)> {
+        let mut parts = self.parts.iter();
+        let pieces = std::iter::from_fn(move || {
+            let whole = (self.references.len(), 1);
+            let (len, times) = parts.next().map_or(whole, |part| (part.len as usize, part.times));
+            (!self.references.is_empty()).then(|| (self.take(len), times))
+        });
+        pieces.flat_map(|(piece, times)| [(piece, 1), (piece, times - 1)].into_iter().filter(|&(_, times)| times > 0))
+    }
+
     /// Takes so many references, at most, off the front. The parts stay behind.
     fn take(&mut self, len: usize) -> Self {
         let (references, after) = self.references.split_at(len.min(self.references.len()));

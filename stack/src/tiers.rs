@@ -4,7 +4,7 @@ use crate::held::{Entry, Held, ON_TOP, Since};
 use crate::newest::{NEWEST, Newest};
 use crate::recent::Recent;
 use crate::simd::Vector;
-use crate::top::{Order, Top};
+use crate::top::{Order, TOP, Top};
 
 /// See the module's page. While a batch goes through them, the order of the top tier and the stamps of the newest are in
 /// registers: what is here of them is brought up to date at its end.
@@ -33,15 +33,32 @@ impl<const W: usize> Tiers<W> {
         upper.chain(self.top.oldest_first())
     }
 
+    /// A line is referenced: if it is here it comes to the top. Its entry, and its distances until then.
+    #[inline(always)]
+    pub(crate) fn reference<V: Vector>(
+        &mut self,
+        stamps: &mut V::Stamps,
+        top: &mut V::Top,
+        line: u64,
+    ) -> Option<(Entry, u32, [u8; W])> {
+        let place = top.place(line);
+        if place < TOP {
+            let by_set = top.tally::<W>(place, line);
+            let (lifted, entry) = top.lift(place, line);
+            *top = lifted;
+            return Some((entry, place as u32, by_set));
+        }
+        let entry = self.held.find(line)?;
+        let slot = self.held.slot(entry);
+        let (full, by_set) = self.distances::<V>(*stamps, *top, slot, line);
+        self.move_up::<V>(stamps, *top, entry, slot);
+        *top = top.push(line, entry);
+        Some((entry, full, by_set))
+    }
+
     /// Distances of a line in a slot of the newest or the recent tier.
     #[inline(always)]
-    pub(crate) fn distances<V: Vector>(
-        &self,
-        stamps: V::Stamps,
-        top: V::Top,
-        slot: usize,
-        line: u64,
-    ) -> (u32, [u8; W]) {
+    fn distances<V: Vector>(&self, stamps: V::Stamps, top: V::Top, slot: usize, line: u64) -> (u32, [u8; W]) {
         let (mut full, mut by_set) = (top.len() as u32, top.tally::<W>(top.len(), line));
         let mut newer = self.newest.used();
         if slot < NEWEST {

@@ -27,18 +27,8 @@ impl<const W: usize> Core<W> {
         let runs = std::mem::take(&mut self.runs);
         for (index, &run) in runs.iter().enumerate() {
             let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
-            let place = top.place(run.line);
-            let (entry, mut full, mut by_set);
-            if place < TOP {
-                (full, by_set) = (place as u32, top.tally::<W>(place, run.line));
-                (top, entry) = top.lift(place, run.line);
-            } else if let Some(here) = self.tiers.held.find(run.line) {
-                entry = here;
-                let slot = self.tiers.held.slot(entry);
-                (full, by_set) = self.tiers.distances::<V>(stamps, top, slot, run.line);
-                self.tiers.move_up::<V>(&mut stamps, top, entry, slot);
-                top = top.push(run.line, entry);
-            } else {
+            let here = self.tiers.reference::<V>(&mut stamps, &mut top, run.line);
+            let Some((entry, mut full, mut by_set)) = here else {
                 let since = Since::now(stored);
                 let Run { line, weight, flags } = run;
                 let (full, by_set) = self.tiers.whole::<V>(top, line);
@@ -59,7 +49,7 @@ impl<const W: usize> Core<W> {
                     self.go_on::<V>(entry, first, bucket, counts.as_deref_mut());
                 }
                 continue;
-            }
+            };
             let (mut again, mut stored_within) = (false, false);
             if let Some(sharing) = &mut self.sharing {
                 again = add_holes::<V, W>(sharing, entry, run.line, &mut full, &mut by_set);
