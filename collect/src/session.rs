@@ -20,6 +20,7 @@ use crate::tracker::Tracker;
 use crate::{Batch, Sample};
 use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
 use bf_stack::{Bucket, Digest, Instructions, Limits, Within};
+use crossbeam_queue::ArrayQueue;
 use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -154,6 +155,9 @@ pub struct Session {
     /// Batches that are fed to slots now; [`ALONE`] if one is that needs all stacks.
     feeding: AtomicU32,
     pipeline: OnceLock<Pipeline>,
+    /// Where there are no helpers: what slots made of batches for the global stacks, in order. Who finds these busy leaves it
+    /// to whoever has their turn next.
+    made: ArrayQueue<Made>,
     /// By part, those that nobody uses. What they counted is slot 0's.
     digesters: Mutex<Vec<(usize, Digesters)>>,
     accesses: AtomicU64,
@@ -180,6 +184,7 @@ impl Session {
             kept: Mutex::default(),
             feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
+            made: ArrayQueue::new(MADE),
             digesters: Mutex::default(),
             accesses: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
@@ -368,21 +373,54 @@ impl Session {
         let taken: Vec<_> =
             parts.map(|part| self.feed_private(&owner, part, &common, batch, bucket).unwrap_or_default()).collect();
         drop(feeding);
-        if let Some(global) = self.global.get()
-            && let Some(_turn) = self.lock(&global.turn)
-        {
-            for (part, taken) in taken.iter().enumerate() {
-                self.feed_digests(global, part, &taken.digests, batch, bucket);
-            }
-        }
         let all = taken.iter().all(|taken| taken.all);
         self.count(batch, bucket, if all { 0 } else { batch.accesses() });
+        match self.global.get() {
+            Some(global) if self.config.sample.is_none() => {
+                let digests = taken.into_iter().map(|taken| taken.digests).collect();
+                self.pass_on(global, Made { digests, bucket });
+            }
+            Some(global) => {
+                let Some(_turn) = self.lock(&global.turn) else { return };
+                (0..self.parts.len()).for_each(|part| self.feed_sampled(global, part, batch, bucket));
+            }
+            None => {}
+        }
+    }
+
+    /// Feeds a batch to the global stacks where lines are sampled.
+    fn feed_sampled(&self, global: &Owner, part: usize, batch: &Batch, bucket: Bucket) {
+        if let Some(mut stacks) = self.lock(&global.parts[part]) {
+            stacks.feed(batch, bucket, &self.parts[part], self.full);
+        }
+    }
+
+    /// Leaves a batch to the global stacks, and feeds what waits for them unless somebody does so now.
+    fn pass_on(&self, global: &Owner, mut made: Made) {
+        while let Err(back) = self.made.push(made) {
+            made = back;
+            let Some(_turn) = self.lock(&global.turn) else { return };
+            self.feed_made(global, 1);
+        }
+        if let Some(_turn) = try_until(&global.turn, |_| true) {
+            // Its own and one more, so that no thread does all the work.
+            self.feed_made(global, 2);
+        }
+    }
+
+    /// Feeds so much of what waits for the global stacks, at most, by whoever has their turn.
+    fn feed_made(&self, global: &Owner, most: usize) {
+        for made in (0..most).map_while(|_| self.made.pop()) {
+            for (part, digests) in made.digests.iter().enumerate() {
+                self.feed_digests(global, part, digests, made.bucket);
+            }
+        }
     }
 
     /// Feeds digests of a batch; whether all of it was taken.
-    fn feed_digests(&self, owner: &Owner, part: usize, digests: &[Digest], batch: &Batch, bucket: Bucket) -> bool {
+    fn feed_digests(&self, owner: &Owner, part: usize, digests: &[Digest], bucket: Bucket) -> bool {
         let stacks = self.lock(&owner.parts[part]);
-        stacks.is_some_and(|mut stacks| stacks.feed_digests(digests, (batch, bucket), &self.parts[part], self.full))
+        stacks.is_some_and(|mut stacks| stacks.feed_digests(digests, bucket, self.full))
     }
 
     fn count(&self, batch: &Batch, bucket: Bucket, skipped: u64) {
@@ -507,8 +545,11 @@ impl Session {
             }
             Work::Analyse { owner, part, private, .. } => {
                 let digests = job.item.digests[*part].get().map_or(&[][..], Vec::as_slice);
+                if !private && self.config.sample.is_some() {
+                    return self.feed_sampled(owner, *part, batch, bucket);
+                }
                 if !private {
-                    self.feed_digests(owner, *part, digests, batch, bucket);
+                    self.feed_digests(owner, *part, digests, bucket);
                     return;
                 }
                 let all = if digests.is_empty() {
@@ -519,7 +560,7 @@ impl Session {
                     let _ = job.item.digests[*part].set(taken.digests);
                     taken.all
                 } else {
-                    self.feed_digests(owner, *part, digests, batch, bucket)
+                    self.feed_digests(owner, *part, digests, bucket)
                 };
                 if *part == 0 {
                     // What came within digests is counted.
@@ -588,6 +629,10 @@ impl Session {
             let begin = Instant::now();
             snapshot.missing += u32::from(!self.absorb(only, || begin.elapsed() > patience));
         }
+        let at_hand = self.global.get().is_none_or(|global| {
+            let turn = lock_for(&global.turn, patience);
+            turn.map(|_turn| self.feed_made(global, MADE)).is_some()
+        });
         let mut within: Vec<_> = self.config.line_sizes.iter().map(|_| None).collect();
         for (slot, owner) in (0..).zip(&owners) {
             let used = snapshot.add_owner(bf_profile::Owner::Slot(slot), owner, &mut within, patience);
@@ -595,7 +640,7 @@ impl Session {
         }
         match self.global.get() {
             // What a slot counted for them is missing too.
-            Some(_) if snapshot.missing > 0 => snapshot.missing += 1,
+            Some(_) if snapshot.missing > 0 || !at_hand => snapshot.missing += 1,
             Some(global) => {
                 snapshot.add_owner(bf_profile::Owner::Global, global, &mut within, patience);
             }
@@ -667,6 +712,17 @@ struct Taken {
     /// By line size.
     digests: Vec<Digest>,
 }
+
+/// The same on its way to the global stacks.
+#[derive(Debug)]
+struct Made {
+    /// By part, by line size.
+    digests: Vec<Vec<Digest>>,
+    bucket: Bucket,
+}
+
+/// How many of those may wait.
+const MADE: usize = 8;
 
 /// Stacks of slots are being fed.
 struct Feeding<'a>(&'a AtomicU32);

@@ -72,18 +72,10 @@ impl Stacks {
         }
     }
 
-    /// As [`Stacks::feed`], of a batch that its slot, or somebody for it, has analysed. Whether it was taken.
-    pub(crate) fn feed_digests(
-        &mut self,
-        digests: &[Digest],
-        (batch, bucket): (&Batch, Bucket),
-        config: &Config,
-        full: fn() -> bool,
-    ) -> bool {
-        if config.sample.is_some() {
-            return self.feed(batch, bucket, config, full);
-        }
-        self.used |= batch.accesses() > 0;
+    /// As [`Stacks::feed`], of a batch that its slot, or somebody for it, has analysed; not where lines are sampled. Whether it
+    /// was taken.
+    pub(crate) fn feed_digests(&mut self, digests: &[Digest], bucket: Bucket, full: fn() -> bool) -> bool {
+        self.used |= digests.iter().any(|digest| digest.firsts() > 0);
         let mut all = true;
         for (kept, digest) in self.kept.iter_mut().zip(digests) {
             match kept {

@@ -16,7 +16,9 @@ fn run(threads: u32, batches: u64, helpers: usize, apart: bool) -> Snapshot {
     let session = Session::new(Config { line_sizes: vec![64, 128], limits, ..Config::default() });
     let session = Arc::new(if apart { session.apart() } else { session });
     let first = session.take_slot();
-    session.pipelined();
+    if helpers > 0 {
+        session.pipelined();
+    }
     let start = |work: Box<dyn FnOnce(&Session) + Send>| {
         let session = Arc::clone(&session);
         thread::spawn(move || work(&session))
@@ -72,4 +74,9 @@ fn two_threads_and_two_helpers_with_line_sizes_apart() {
 #[test]
 fn more_batches_than_there_is_room_for() {
     shuttle::check_random(|| check(2, 30, 1, false), ORDERS / 20);
+}
+
+#[test]
+fn threads_without_helpers_leave_the_global_stacks_to_each_other() {
+    shuttle::check_random(|| check(3, 6, 0, false), ORDERS / 2);
 }

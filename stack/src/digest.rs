@@ -12,36 +12,48 @@ use crate::counts::Buckets;
 use crate::held::{Entry, HELD, Since};
 use crate::holes::Instant;
 use crate::item::Charge;
+use crate::runs::Run;
 use crate::simd::Vector;
 use crate::{Limits, boxed};
 
 /// Lines of a segment, at most: fewer than the upper tiers hold.
 pub(crate) const LINES: usize = HELD - 8;
 
-/// What the stack of one thread made of some references, for [`crate::Stack::feed_digest`].
+/// What the stack of one thread made of some references, for [`crate::Stack::feed_digest`]: segments that follow each other.
 #[derive(Clone, Debug, Default)]
-pub struct Digest(pub(crate) Vec<Segment>);
-
-/// Some references that follow each other.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Segment {
-    /// Lines in the order of their first reference.
-    pub(crate) lines: Vec<First>,
-    /// Which of them have to come to the top afterwards, one after the other, so that all stand in the order of their last
-    /// reference.
-    pub(crate) order: Vec<u16>,
+pub struct Digest {
+    /// Of each segment the first references to its lines, in order.
+    lines: Vec<Run>,
+    /// Of each segment those lines that were referenced again, in the order of `lines`.
+    again: Vec<Again>,
+    /// Of each segment which lines have to come to the top afterwards, one after the other, so that all stand in the order of
+    /// their last reference.
+    order: Vec<u16>,
+    /// Where segments end in these.
+    ends: Vec<Ends>,
 }
 
-/// The first reference to a line in a segment, and what followed.
+/// Lengths up to the end of a segment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    lines: usize,
+    again: usize,
+    order: usize,
+}
+
+/// A part of a digest; nothing but lines if they come from elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Segment<'a> {
+    pub(crate) lines: &'a [Run],
+    pub(crate) again: &'a [Again],
+    pub(crate) order: &'a [u16],
+}
+
+/// What followed the first reference to a line in a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct First {
-    pub(crate) line: u64,
-    /// As in a run.
-    pub(crate) weight: u32,
-    /// As in a run.
-    pub(crate) flags: u32,
-    /// Where the thread's own stack holds it.
-    entry: Entry,
+pub(crate) struct Again {
+    /// The line's place in the segment.
+    pub(crate) index: u16,
     /// If the first store came later than the first reference: its weight; else 0.
     pub(crate) closes: u32,
     /// In that case the greatest distances in between, that of the first store included.
@@ -50,14 +62,6 @@ pub(crate) struct First {
     pub(crate) stored: Charge,
     /// Greatest distances since the last store, or else since the first reference.
     pub(crate) after: Greatest,
-}
-
-impl First {
-    #[inline(always)]
-    pub(crate) fn new(entry: Entry, line: u64, weight: u32, flags: u32, stored: Charge) -> Self {
-        let (before, after) = (Greatest::NONE, Greatest::NONE);
-        Self { line, weight, flags, entry, closes: 0, before, stored, after }
-    }
 }
 
 /// Greatest distances: with one set, and with 2^1, 2^2, … sets.
@@ -70,7 +74,7 @@ pub(crate) struct Greatest {
 impl Greatest {
     const NONE: Self = Self { by_set: [0; Limits::MOST_SET_BITS as usize], full: 0 };
 
-    pub(crate) fn of<const W: usize>(since: &Since<W>) -> Self {
+    fn of<const W: usize>(since: &Since<W>) -> Self {
         let mut greatest = Self { full: since.full, ..Self::NONE };
         greatest.by_set[..W].copy_from_slice(&since.greatest);
         greatest
@@ -83,6 +87,76 @@ impl Greatest {
     }
 }
 
+/// A digest that is being made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Draft {
+    digest: Digest,
+    /// Where the segment that goes on begins.
+    begin: Ends,
+    /// One bit for each of its lines: whether it was referenced again.
+    again: [u64; HELD.div_ceil(64)],
+}
+
+impl Draft {
+    /// Lines of the segment that goes on.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.digest.lines.len() - self.begin.lines
+    }
+
+    /// A line comes into the segment.
+    #[inline(always)]
+    pub(crate) fn first(&mut self, run: Run) {
+        self.digest.lines.push(run);
+    }
+
+    /// The line at a place in the segment is referenced again.
+    #[inline(always)]
+    pub(crate) fn again(&mut self, index: usize) {
+        self.again[index / 64 % HELD.div_ceil(64)] |= 1 << (index % 64);
+    }
+
+    /// Its first store closes the dirty interval that went on.
+    #[inline(always)]
+    pub(crate) fn close<const W: usize>(&mut self, index: u16, weight: u32, since: &Since<W>) {
+        let (before, after) = (Greatest::of(since), Greatest::NONE);
+        self.digest.again.push(Again { index, closes: weight, before, stored: Charge::NONE, after });
+    }
+
+    /// The segment ends; `since` tells what happened to the line at a place since its first reference or last store there.
+    pub(crate) fn cut<'a, const W: usize>(
+        &mut self,
+        since: impl Fn(usize) -> &'a Since<W>,
+        order: impl IntoIterator<Item = u16>,
+    ) {
+        let Digest { lines, again, order: orders, ends } = &mut self.digest;
+        let mut left = std::mem::take(&mut self.again);
+        for closed in &mut again[self.begin.again..] {
+            let index = usize::from(closed.index);
+            left[index / 64] &= !(1 << (index % 64));
+            (closed.stored, closed.after) = (since(index).stored, Greatest::of(since(index)));
+        }
+        for (word, mut bits) in left.into_iter().enumerate() {
+            while bits != 0 {
+                let index = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let (stored, after) = (since(index).stored, Greatest::of(since(index)));
+                again.push(Again { index: index as u16, closes: 0, before: Greatest::NONE, stored, after });
+            }
+        }
+        again[self.begin.again..].sort_unstable_by_key(|again| again.index);
+        orders.extend(order);
+        self.begin = Ends { lines: lines.len(), again: again.len(), order: orders.len() };
+        ends.push(self.begin);
+    }
+
+    /// What is done. The segment that goes on must have no lines.
+    pub(crate) fn take(&mut self) -> Digest {
+        self.begin = Ends::default();
+        std::mem::take(&mut self.digest)
+    }
+}
+
 /// A line of the segment.
 #[derive(Clone, Copy, Debug)]
 struct Member<const W: usize> {
@@ -92,11 +166,12 @@ struct Member<const W: usize> {
     index: u16,
 }
 
-/// The segment that goes on, and those before it.
+/// The digest that the stack of a thread makes beside its other work.
 #[derive(Clone, Debug)]
 pub(crate) struct Digesting<const W: usize> {
-    done: Vec<Segment>,
-    now: Segment,
+    draft: Draft,
+    /// Where the lines of the segment are held.
+    entries: Vec<Entry>,
     /// When it began.
     begin: Instant,
     /// The first of its lines that was referenced again when others had come.
@@ -108,7 +183,7 @@ pub(crate) struct Digesting<const W: usize> {
 impl<const W: usize> Digesting<W> {
     pub(crate) fn new() -> Self {
         let members = boxed::array(Member { since: Since::now(Charge::NONE), index: 0 });
-        Self { done: Vec::new(), now: Segment::default(), begin: 0, again: usize::MAX, members }
+        Self { draft: Draft::default(), entries: Vec::new(), begin: 0, again: usize::MAX, members }
     }
 
     /// Whether a line that was last referenced then is in the segment.
@@ -125,57 +200,52 @@ impl<const W: usize> Digesting<W> {
 
     /// A line comes into the segment. Not if it is full.
     #[inline(always)]
-    pub(crate) fn first(&mut self, entry: Entry, line: u64, weight: u32, flags: u32, stored: Charge) {
-        let index = self.now.lines.len() as u16;
+    pub(crate) fn first(&mut self, entry: Entry, run: Run, stored: Charge) {
+        let index = self.entries.len() as u16;
         self.members[usize::from(entry) % HELD] = Member { since: Since::now(stored), index };
-        self.now.lines.push(First::new(entry, line, weight, flags, stored));
+        self.entries.push(entry);
+        self.draft.first(run);
     }
 
     /// A line of the segment is referenced again, and stored if there is a charge.
     #[inline(always)]
     pub(crate) fn again<V: Vector>(&mut self, entry: Entry, weight: u32, full: u32, by_set: &[u8; W], stored: Charge) {
-        let Member { since, index } = &mut self.members[usize::from(entry) % HELD];
+        let &mut Member { ref mut since, index } = &mut self.members[usize::from(entry) % HELD];
         since.raise::<V>(full, by_set);
-        let index = usize::from(*index);
-        if index + 1 < self.now.lines.len() {
-            self.again = self.again.min(index);
+        let place = usize::from(index);
+        self.draft.again(place);
+        if place + 1 < self.entries.len() {
+            self.again = self.again.min(place);
         }
         if stored != Charge::NONE {
             if since.stored == Charge::NONE {
-                let first = &mut self.now.lines[index];
-                (first.before, first.closes) = (Greatest::of(since), weight);
+                self.draft.close(index, weight, since);
             }
             *since = Since::now(stored);
         }
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.now.lines.len() == LINES
+        self.entries.len() == LINES
     }
 
     /// The segment ends now; `last` tells when the line of an entry was last referenced.
     pub(crate) fn cut(&mut self, now: Instant, last: impl Fn(Entry) -> Instant) {
         self.begin = now;
         let again = std::mem::replace(&mut self.again, usize::MAX);
-        if self.now.lines.is_empty() {
+        if self.entries.is_empty() {
             return;
         }
-        let mut segment = std::mem::take(&mut self.now);
-        for first in &mut segment.lines {
-            let since = &self.members[usize::from(first.entry)].since;
-            (first.stored, first.after) = (since.stored, Greatest::of(since));
-        }
-        if again < segment.lines.len() {
-            let mut order: Vec<_> = (again as u16..segment.lines.len() as u16).collect();
-            order.sort_unstable_by_key(|&index| last(segment.lines[usize::from(index)].entry));
-            let stay = order.iter().zip(again..).take_while(|&(&index, place)| usize::from(index) == place).count();
-            segment.order = order.split_off(stay);
-        }
-        self.done.push(segment);
+        let (entries, members) = (&self.entries, &self.members);
+        let mut order: Vec<_> = (again.min(entries.len()) as u16..entries.len() as u16).collect();
+        order.sort_unstable_by_key(|&index| last(entries[usize::from(index)]));
+        let stay = order.iter().zip(again..).take_while(|&(&index, place)| usize::from(index) == place).count();
+        self.draft.cut(|index| &members[usize::from(entries[index])].since, order.split_off(stay));
+        self.entries.clear();
     }
 
     pub(crate) fn take(&mut self) -> Digest {
-        Digest(std::mem::take(&mut self.done))
+        self.draft.take()
     }
 }
 
@@ -194,13 +264,23 @@ impl Digest {
     /// First references to lines of a segment: what is left to be worked off.
     #[must_use]
     pub fn firsts(&self) -> usize {
-        self.0.iter().map(|segment| segment.lines.len()).sum()
+        self.lines.len()
     }
 
     /// References that are counted by who takes the digest, not within it.
     #[must_use]
     pub fn references(&self) -> u64 {
-        self.0.iter().flat_map(|segment| &segment.lines).map(|first| u64::from(first.weight)).sum()
+        self.lines.iter().map(|first| u64::from(first.weight)).sum()
+    }
+
+    /// In order.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
+        let begins = [Ends::default()].into_iter().chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(begin, end)| Segment {
+            lines: &self.lines[begin.lines..end.lines],
+            again: &self.again[begin.again..end.again],
+            order: &self.order[begin.order..end.order],
+        })
     }
 }
 

@@ -8,7 +8,7 @@
 //! the segment. So a line that is found was referenced in the segment before, and its distances are right.
 
 use crate::counts::{Buckets, Counts};
-use crate::digest::{Digest, First, Greatest, LINES, Of, Segment, Within};
+use crate::digest::{Digest, Draft, LINES, Of, Within};
 use crate::engine::{BATCH, Stack, Width};
 use crate::held::Since;
 use crate::item::Charge;
@@ -32,14 +32,13 @@ enum Core {
     Wide(Box<Segments<24>>),
 }
 
-/// The segment that goes on, and those before it.
+/// The segment that goes on, those before it, and what is counted.
 #[derive(Clone, Debug)]
 struct Segments<const W: usize> {
     tiers: Tiers<W>,
-    now: Segment,
+    draft: Draft,
     /// Whether a line was referenced again when others had come.
     again: bool,
-    done: Vec<Segment>,
     /// What is counted within them.
     within: Buckets<W>,
     limits: Limits,
@@ -123,12 +122,12 @@ impl<const W: usize> Task for Feed<'_, '_, W> {
 impl<const W: usize> Segments<W> {
     fn new(limits: Limits) -> Self {
         let (tiers, within) = (Tiers::new(), Buckets::new(limits));
-        Self { tiers, now: Segment::default(), again: false, done: Vec::new(), within, limits, runs: Vec::new() }
+        Self { tiers, draft: Draft::default(), again: false, within, limits, runs: Vec::new() }
     }
 
     fn take(&mut self) -> Digest {
         self.cut();
-        Digest(std::mem::take(&mut self.done))
+        self.draft.take()
     }
 
     fn take_within(&mut self) -> Buckets<W> {
@@ -174,25 +173,27 @@ impl<const W: usize> Segments<W> {
     #[inline(always)]
     fn reference<V: Vector>(&mut self, runs: &[Run], bucket: Bucket, mut counts: Option<&mut Counts<W>>) {
         let (mut stamps, mut top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
-        for &Run { line, weight, flags } in runs {
+        for &run in runs {
+            let Run { line, weight, flags } = run;
             let stored = charge(flags, bucket);
             let Some((entry, full, by_set)) = self.tiers.reference::<V>(&mut stamps, &mut top, line) else {
-                if self.now.lines.len() == LINES {
+                if self.draft.len() == LINES {
                     top.store(&mut self.tiers.top);
                     self.cut();
                     (stamps, top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
                 }
                 let (entry, _) = self.tiers.enter::<V>(&mut stamps, top, line, Since::now(stored));
                 top = top.push(line, entry);
-                debug_assert_eq!(usize::from(entry), self.now.lines.len(), "entries are places");
-                self.now.lines.push(First::new(entry, line, weight, flags, stored));
+                debug_assert_eq!(usize::from(entry), self.draft.len(), "entries are places");
+                self.draft.first(run);
                 if let Some(counts) = counts.as_deref_mut() {
                     counts.take_references(first(flags), flags & STORE != 0, weight.into());
                 }
                 continue;
             };
-            let lines = &mut self.now.lines;
-            self.again |= usize::from(entry) + 1 < lines.len();
+            let place = usize::from(entry);
+            self.again |= place + 1 < self.draft.len();
+            self.draft.again(place);
             let since = self.tiers.held.since(entry);
             since.raise::<V>(full, &by_set);
             if let Some(counts) = counts.as_deref_mut() {
@@ -203,8 +204,7 @@ impl<const W: usize> Segments<W> {
             }
             if stored != Charge::NONE {
                 if since.stored == Charge::NONE {
-                    let first = &mut lines[usize::from(entry)];
-                    (first.before, first.closes) = (Greatest::of(since), weight);
+                    self.draft.close(entry, weight, since);
                 }
                 *since = Since::now(stored);
             }
@@ -214,19 +214,13 @@ impl<const W: usize> Segments<W> {
 
     /// The segment ends.
     fn cut(&mut self) {
-        let mut segment = std::mem::take(&mut self.now);
-        if segment.lines.is_empty() {
+        if self.draft.len() == 0 {
             return;
         }
-        for (first, entry) in segment.lines.iter_mut().zip(0..) {
-            let since = self.tiers.held.since_of(entry);
-            (first.stored, first.after) = (since.stored, Greatest::of(since));
-        }
-        if std::mem::take(&mut self.again) {
-            let order = self.tiers.oldest_first().zip(0..);
-            segment.order = order.skip_while(|(entry, place)| entry == place).map(|(entry, _)| entry).collect();
-        }
-        self.done.push(segment);
+        let tiers = &self.tiers;
+        let order = std::mem::take(&mut self.again).then(|| tiers.oldest_first().zip(0..));
+        let order = order.into_iter().flatten().skip_while(|(entry, place)| entry == place).map(|(entry, _)| entry);
+        self.draft.cut(|index| tiers.held.since_of(index as u16), order);
         self.tiers.clear();
     }
 }

@@ -1,7 +1,7 @@
 //! The fast engine: batches of references through the four tiers, then into the histograms.
 
 use crate::counts::{Buckets, Counts, Residents};
-use crate::digest::{Digest, First, Of, Segment, Within};
+use crate::digest::{Digest, LINES, Of, Segment, Within};
 use crate::held::{Entry, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Line, Lines};
@@ -17,7 +17,7 @@ use crate::top::Order;
 use crate::{Bucket, Chunk, Counted, Engine, Item, Limits, Part};
 
 /// References of one batch, at most.
-pub(crate) const BATCH: usize = 4096;
+pub(crate) const BATCH: usize = 2048;
 /// Lines whose state is fetched ahead.
 const AHEAD: usize = 8;
 
@@ -301,7 +301,7 @@ impl<const W: usize> Core<W> {
         for (piece, weight) in chunk.pieces() {
             self.feed_piece::<V>(piece, weight, bucket, &mut sink);
         }
-        self.batch::<V>(bucket, &mut sink, &Segment::default());
+        self.batch::<V>(bucket, &mut sink);
     }
 
     #[inline(always)]
@@ -319,7 +319,7 @@ impl<const W: usize> Core<W> {
                 Some(_) => self.strip_for_sink(part, weight, bucket),
             }
             if self.runs.len() >= BATCH {
-                self.batch::<V>(bucket, sink, &Segment::default());
+                self.batch::<V>(bucket, sink);
             }
             if piece.references.is_empty() {
                 return;
@@ -354,18 +354,34 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    /// Works off `runs`; for each what follows it, if they are the first ones of a segment.
+    /// Works off `runs`.
     #[inline(always)]
-    fn batch<V: Vector>(&mut self, bucket: Bucket, sink: &mut Option<&mut dyn Sink>, segment: &Segment) {
+    fn batch<V: Vector>(&mut self, bucket: Bucket, sink: &mut Option<&mut dyn Sink>) {
         if self.runs.is_empty() {
             return;
         }
-        if self.older.late(self.runs.len()) {
+        let mut runs = std::mem::take(&mut self.runs);
+        self.segments::<V>([Segment { lines: &runs, ..Segment::default() }], bucket);
+        runs.clear();
+        self.runs = runs;
+        if let Some(sink) = sink {
+            sink.take(&self.outcomes);
+            self.outcomes.clear();
+            self.outcome_of.clear();
+        }
+    }
+
+    /// Works off segments, of a batch at most together.
+    #[inline(always)]
+    fn segments<'a, V: Vector>(&mut self, segments: impl IntoIterator<Item = Segment<'a>>, bucket: Bucket) {
+        if self.older.late(BATCH + LINES) {
             self.older.restart_clock::<V>(&mut self.lines);
         }
         let mut counts = self.buckets.take(bucket);
         let mut within = self.sharing.as_mut().and_then(|sharing| sharing.within.take(bucket));
-        self.reference_held::<V>(bucket, (counts.as_deref_mut(), within.as_deref_mut()), segment);
+        for segment in segments {
+            self.reference_held::<V>(bucket, (counts.as_deref_mut(), within.as_deref_mut()), segment);
+        }
         self.reference_older::<V>();
         let fetches = &mut self.fetches;
         self.older.apply::<V>(|step| V::add(&mut fetches[step.fetch as usize].by_set, &step.newer));
@@ -385,12 +401,6 @@ impl<const W: usize> Core<W> {
         if let Some(sharing) = &mut self.sharing {
             sharing.within.put(bucket, within);
         }
-        if let Some(sink) = sink {
-            sink.take(&self.outcomes);
-            self.outcomes.clear();
-            self.outcome_of.clear();
-        }
-        self.runs.clear();
         self.fetches.clear();
         self.closes.clear();
         self.ids.clear();
@@ -399,22 +409,29 @@ impl<const W: usize> Core<W> {
     /// Takes what the stack of one thread made of its references.
     #[inline(always)]
     pub(crate) fn feed_digest_with<V: Vector>(&mut self, digest: &Digest, bucket: Bucket) {
-        for segment in &digest.0 {
-            let weights = segment.lines.iter().map(|first| u64::from(first.weight));
-            if self.lines.may_run_out(segment.lines.len())
-                && !segment.lines.iter().all(|first| self.lines.id(first.line).is_some())
-            {
-                self.dropped += weights.sum::<u64>();
-                continue;
-            }
-            for first in &segment.lines {
-                let &First { line, weight, flags, .. } = first;
-                self.runs.push(Run { line, weight, flags });
+        let scarce = self.lines.may_run_out(digest.firsts());
+        let (mut batch, mut len) = (Vec::new(), 0);
+        for segment in digest.segments().map(Some).chain([None]) {
+            if let Some(segment) = segment {
+                if scarce && !segment.lines.iter().all(|run| self.lines.id(run.line).is_some()) {
+                    self.dropped += segment.lines.iter().map(|run| u64::from(run.weight)).sum::<u64>();
+                    continue;
+                }
                 if let Some(counts) = self.buckets.of(bucket) {
-                    counts.add_references(self::first(flags), flags & STORE != 0, weight.into());
+                    for &Run { flags, weight, .. } in segment.lines {
+                        counts.add_references(first(flags), flags & STORE != 0, weight.into());
+                    }
+                }
+                len += segment.lines.len();
+                batch.push(segment);
+                if !scarce && len + LINES <= BATCH {
+                    continue;
                 }
             }
-            self.batch::<V>(bucket, &mut None, segment);
+            if len > 0 {
+                self.segments::<V>(batch.drain(..), bucket);
+                len = 0;
+            }
         }
     }
 
@@ -433,6 +450,9 @@ impl<const W: usize> Core<W> {
                 self.older.prefetch::<V>(&self.lines, next);
             }
             let down = fetch.gone.is_some().then_some(gone);
+            if let (Some(sharing), Some(gone)) = (&mut self.sharing, down) {
+                sharing.note(gone, fetch.last);
+            }
             match self.older.step(&mut self.lines, (fetch.line, id), down, at as u32) {
                 Some(full) => fetch.full += full as u32,
                 None => fetch.flags |= COLD,

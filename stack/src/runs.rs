@@ -1,6 +1,7 @@
 //! References on their way through the tiers.
 
-use crate::held::{Entry, Since};
+use crate::held::Since;
+use crate::holes::Instant;
 use crate::item::Charge;
 use crate::repeats::Kind;
 use crate::{Bucket, Chunk, Item, Reference};
@@ -54,10 +55,10 @@ pub(crate) struct Fetch<const W: usize> {
     pub(crate) flags: u32,
     /// Which run it is.
     pub(crate) run: u32,
-    /// Where it is held.
-    pub(crate) entry: Entry,
     /// The line that had to go, and what happened to it.
     pub(crate) gone: Option<(u64, Since<W>)>,
+    /// When that was last referenced, if lines can be taken away.
+    pub(crate) last: Instant,
 }
 
 /// The first store of a line since it came into the upper tiers. Closes the dirty interval that began before.

@@ -153,6 +153,12 @@ impl<const W: usize> Sharing<W> {
         std::mem::replace(&mut self.held[usize::from(entry) % HELD], self.now - 1)
     }
 
+    /// Whether there is nothing that was taken away and not referenced since.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lost.is_empty() && !self.holes.may_be_above(0)
+    }
+
     /// When a line in the upper tiers was last referenced.
     pub(crate) fn held(&self, entry: Entry) -> Instant {
         self.held[usize::from(entry)]

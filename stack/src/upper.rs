@@ -2,7 +2,7 @@
 
 use crate::Bucket;
 use crate::counts::Counts;
-use crate::digest::{First, Segment};
+use crate::digest::{Again, Segment};
 use crate::engine::Core;
 use crate::held::{Entry, Since};
 use crate::item::Charge;
@@ -14,18 +14,19 @@ use crate::simd::Vector;
 use crate::top::{Order, TOP};
 
 impl<const W: usize> Core<W> {
-    /// All runs through the upper tiers. What hits there is done with here; what comes in is left to the older tier. What
-    /// is within a segment of this thread is counted in the second counters.
+    /// The lines of a segment, or runs that are none, through the upper tiers. What hits there is done with here; what comes
+    /// in is left to the older tier. What is within a segment of this thread is counted in the second counters.
     #[inline(always)]
     pub(crate) fn reference_held<V: Vector>(
         &mut self,
         bucket: Bucket,
         (mut counts, mut within): (Option<&mut Counts<W>>, Option<&mut Counts<W>>),
-        segment: &Segment,
+        segment: Segment<'_>,
     ) {
         let (mut stamps, mut top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
-        let runs = std::mem::take(&mut self.runs);
-        for (index, &run) in runs.iter().enumerate() {
+        let mut followed = segment.again.iter();
+        let mut next = followed.next();
+        for (index, &run) in segment.lines.iter().enumerate() {
             let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
             let here = self.tiers.reference::<V>(&mut stamps, &mut top, run.line);
             let Some((entry, mut full, mut by_set)) = here else {
@@ -35,9 +36,12 @@ impl<const W: usize> Core<W> {
                 let (entry, gone) = self.tiers.enter::<V>(&mut stamps, top, line, since);
                 top = top.push(line, entry);
                 let (flags, run_number) = (flags & 0xffff, index as u32);
-                let mut fetch = Fetch { line, by_set, full, weight, flags, run: run_number, entry, gone };
+                let mut fetch = Fetch { line, by_set, full, weight, flags, run: run_number, gone, last: 0 };
                 if let Some(sharing) = &mut self.sharing {
-                    fetch_shared(sharing, &mut self.lines, &mut fetch);
+                    fetch.last = sharing.touch(entry);
+                    if !sharing.is_whole() {
+                        fetch_shared(sharing, &mut self.lines, &mut fetch);
+                    }
                     first_of_segment(sharing, entry, run, stored, (counts.as_deref_mut(), within.as_deref_mut()));
                 }
                 self.fetches.push(fetch);
@@ -45,8 +49,9 @@ impl<const W: usize> Core<W> {
                     let (after, since) = (self.fetches.len(), Since::now(Charge::NONE));
                     self.closes.push(Close { after, line: run.line, weight: run.weight, stored, since });
                 }
-                if let Some(first) = segment.lines.get(index) {
-                    self.go_on::<V>(entry, first, bucket, counts.as_deref_mut());
+                if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
+                    self.go_on::<V>(entry, line, again, bucket, counts.as_deref_mut());
+                    next = followed.next();
                 }
                 continue;
             };
@@ -72,11 +77,12 @@ impl<const W: usize> Core<W> {
                 let counts = if stored_within { within.as_deref_mut() } else { counts.as_deref_mut() };
                 self.store(entry, run.line, run.weight, stored, bucket, counts);
             }
-            if let Some(first) = segment.lines.get(index) {
-                self.go_on::<V>(entry, first, bucket, counts.as_deref_mut());
+            if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
+                self.go_on::<V>(entry, run.line, again, bucket, counts.as_deref_mut());
+                next = followed.next();
             }
         }
-        for &index in &segment.order {
+        for &index in segment.order {
             let line = segment.lines[usize::from(index)].line;
             let place = top.place(line);
             if place < TOP {
@@ -88,7 +94,6 @@ impl<const W: usize> Core<W> {
             }
         }
         top.store(&mut self.tiers.top);
-        self.runs = runs;
     }
 
     /// A line that is held is stored: closes the dirty interval that goes on, if there is one, in `bucket`, whose counts are
@@ -122,16 +127,23 @@ impl<const W: usize> Core<W> {
 
     /// What followed the first reference to a line in a segment.
     #[inline(always)]
-    fn go_on<V: Vector>(&mut self, entry: Entry, first: &First, bucket: Bucket, counts: Option<&mut Counts<W>>) {
-        if first.closes > 0 {
-            self.tiers.held.since(entry).raise::<V>(first.before.full, first.before.by_set());
-            self.store(entry, first.line, first.closes, first.stored, bucket, counts);
+    fn go_on<V: Vector>(
+        &mut self,
+        entry: Entry,
+        line: u64,
+        again: &Again,
+        bucket: Bucket,
+        counts: Option<&mut Counts<W>>,
+    ) {
+        if again.closes > 0 {
+            self.tiers.held.since(entry).raise::<V>(again.before.full, again.before.by_set());
+            self.store(entry, line, again.closes, again.stored, bucket, counts);
         }
         let since = self.tiers.held.since(entry);
-        if first.stored != Charge::NONE {
-            since.stored = first.stored;
+        if again.stored != Charge::NONE {
+            since.stored = again.stored;
         }
-        since.raise::<V>(first.after.full, first.after.by_set());
+        since.raise::<V>(again.after.full, again.after.by_set());
     }
 }
 
@@ -150,7 +162,7 @@ fn first_of_segment<const W: usize>(
     if sharing.digesting.is_full() {
         sharing.cut_before_last();
     }
-    sharing.digesting.first(entry, run.line, run.weight, run.flags, stored);
+    sharing.digesting.first(entry, run, stored);
 }
 
 /// A line in the upper tiers is referenced: the holes above it count too. Whether it is in the segment of a digest.
@@ -171,12 +183,11 @@ fn add_holes<V: Vector, const W: usize>(
     sharing.digesting.has(last)
 }
 
-/// A line came into the upper tiers: the holes above it count too.
+/// A line came into the upper tiers: the holes above it count too, and it may have been taken away.
 #[inline(never)]
 fn fetch_shared<const W: usize>(sharing: &mut Sharing<W>, lines: &mut Lines<W>, fetch: &mut Fetch<W>) {
-    let last = sharing.touch(fetch.entry);
     if let Some((gone, _)) = fetch.gone {
-        sharing.note(lines.id(gone).unwrap_or_default(), last);
+        sharing.note(lines.id(gone).unwrap_or_default(), fetch.last);
     }
     let known = sharing.known(lines.id(fetch.line).unwrap_or_default());
     let found = if let Known::At(last) = known { Some(last) } else { None };
