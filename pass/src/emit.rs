@@ -15,6 +15,9 @@ use crate::segment::{Content, Segment};
 /// Bytes of a word.
 const WORD: u64 = size_of::<u64>() as u64;
 
+/// A stream of more accesses empties the buffer first: other threads' batches come between it and what was before.
+const LONG: u64 = 8192;
+
 /// What emission needs of a module; declares the runtime's symbols when it is made.
 pub(crate) struct Emitter {
     module: Module,
@@ -91,7 +94,12 @@ impl Emitter {
         let limit_address = builder.offset(tls, constant(offset_of!(Tls, limit) as u64));
         let end = builder.offset(builder.load(self.pointer, tls), bytes);
         let limit = builder.load(self.pointer, limit_address);
-        let full = builder.compare(Predicate::LLVMIntUGT, end, limit);
+        let mut full = builder.compare(Predicate::LLVMIntUGT, end, limit);
+        if let Some(iterations) = segment.iterations() {
+            let most = constant(LONG / segment.entries.len().max(1) as u64);
+            let long = builder.compare(Predicate::LLVMIntUGT, builder.zero_extend(iterations, self.word), most);
+            full = builder.or(full, long);
+        }
         let head = segment.start.block();
         let rare = builder.split(full, segment.start);
         builder.before(rare, function);

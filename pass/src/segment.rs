@@ -89,6 +89,15 @@ impl Segment {
         self.origins.resize(self.entries.len(), instruction);
     }
 
+    /// Of a stream: how often its entries happen.
+    pub(crate) fn iterations(&self) -> Option<Value> {
+        let count = self.writes.iter().find(|write| write.word == bf_abi::Segment::COUNT_WORD)?;
+        match count.content {
+            Content::Value(value) if self.kind == bf_abi::Segment::STREAM => Some(value),
+            _ => None,
+        }
+    }
+
     pub(crate) fn write(&mut self, before: Value, words: u32, content: Content) {
         self.writes.push(Write { before, word: self.words, content });
         self.words += words;

@@ -13,6 +13,9 @@ use bf_collect::Batch;
 use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Least words of a buffer to use. A segment finds room behind them if it has more.
+const LEAST: usize = 64;
+
 /// How much of a buffer to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
@@ -55,21 +58,19 @@ impl Recording {
             accumulator: Accumulator::default(),
             ours_alternate: false,
             counts: slots::Own::new(),
-            quantum: WORDS,
+            quantum: MAX_SEGMENT_WORDS as usize,
         }
     }
 
-    /// Chooses how much of the next buffer to use. What several threads do is put in order buffer by buffer, so a buffer
-    /// should not stand for many more accesses than it has words, whatever loops it was filled with.
+    /// Chooses how much of the next buffer to use, so that it does not stand for many more accesses than a batch, or, where
+    /// what several threads do is put in order buffer by buffer, than it has words, whatever loops it was filled with.
     pub fn choose_quantum(&mut self, recorder: &Recorder) {
         let (words, accesses) = self.accumulator.take_read();
-        self.quantum = WORDS;
-        if recorder.session().is_shared() && accesses > WORDS as u64 {
-            let wanted = (WORDS * words) as u64 / accesses;
-            self.quantum = (wanted as usize).clamp(MAX_SEGMENT_WORDS as usize, WORDS);
-        }
+        let most = if recorder.session().is_shared() { WORDS as u64 } else { Batch::MOST };
+        let wanted = most.saturating_mul(words as u64).checked_div(accesses).unwrap_or(WORDS as u64);
+        self.quantum = (wanted as usize).clamp(LEAST, WORDS);
         if recorder.session().is_contended() {
-            self.quantum = MAX_SEGMENT_WORDS as usize;
+            self.quantum = self.quantum.min(MAX_SEGMENT_WORDS as usize);
         }
     }
 
@@ -208,8 +209,9 @@ impl Recording {
         }
         level.buffers[0].clean();
         level.read = level.buffers[0].start;
-        cursor.set(level.buffers[0].start, level.buffers[0].limit());
-        level.buffers[0].start
+        let start = level.buffers[0].start;
+        cursor.set(start, start.wrapping_add(self.quantum));
+        start
     }
 
     pub fn enter(&mut self, frame: Frame, cursor: Cursor, recorder: &'static Recorder) {

@@ -5,6 +5,7 @@ use bf_tests::sandbox::{Build, Sandbox, succeed, text};
 use serde_json::Value;
 
 const TEAM: &str = include_str!("../programs/team.c");
+const EXCHANGE: &str = include_str!("../programs/exchange.c");
 const POOL: &str = include_str!("../programs/pool.c");
 const ROUNDS: &str = include_str!("../programs/rounds.cpp");
 
@@ -126,6 +127,27 @@ fn an_openmp_team_in_the_order_of_time() {
     // Every miss but the first takes the line from who had it.
     assert_eq!(number(l1, "misses") - 1, number(l1, "remote"));
     assert!(each(l1, "misses").iter().all(|misses| *misses >= 1) && number(l3, "misses") == 1, "{l1} {l3}");
+}
+
+/// Long loops come between each other in the order of time, though they take little room in a buffer: what one thread writes
+/// takes away what the other has read, every round.
+#[test]
+fn blocks_that_are_exchanged_every_round() {
+    let sandbox = Sandbox::new();
+    sandbox.write("exchange.c", EXCHANGE);
+    sandbox.bf_clang(["-fopenmp", "-O2", "exchange.c", "-o", "exchange"]);
+    let (lines, rounds) = (constant(EXCHANGE, "LINES"), constant(EXCHANGE, "ROUNDS"));
+    for helpers in ["0", "1"] {
+        let mut program = sandbox.program("exchange");
+        let output = succeed(program.env("BF_THREADS", helpers).env("BF_PROFILE", "exchange.bfp"));
+        assert_eq!(text(&output.stdout), format!("{}\n", lines * 8 * rounds * (rounds + 1)));
+        let answer = levels(&sandbox, &["--cache", "L1=4M:full", "exchange.bfp"]);
+        let taken = lines * (rounds - 1);
+        // And a line or two that OpenMP's reduction uses.
+        let found = each(&answer[0], "invalidations");
+        assert!(found.iter().all(|lines| (taken..taken + 3).contains(lines)), "{found:?} with {helpers} helpers");
+        assert_eq!(number(&answer[0], "coherence"), 2 * taken);
+    }
 }
 
 /// Who does which job is chance; what the jobs did, all together, is not.

@@ -123,6 +123,11 @@ impl Builder {
         self.marked(unsafe { LLVMBuildAnd(self.builder, left.0, right.0, c"".as_ptr()) })
     }
 
+    pub(crate) fn or(&self, left: Value, right: Value) -> Value {
+        // SAFETY: as said above the impl.
+        self.marked(unsafe { LLVMBuildOr(self.builder, left.0, right.0, c"".as_ptr()) })
+    }
+
     pub(crate) fn select(&self, condition: Value, yes: Value, no: Value) -> Value {
         // SAFETY: as said above the impl.
         self.marked(unsafe { LLVMBuildSelect(self.builder, condition.0, yes.0, no.0, c"".as_ptr()) })
