@@ -3,7 +3,7 @@
 use crate::clock::now;
 use crate::cost::batch;
 use crate::engine::{names, trace};
-use crate::{median, table};
+use crate::{Times, beside, table};
 use anyhow::Result;
 use bf_collect::{Bucket, Config, Session};
 use bf_stack::Reference;
@@ -51,22 +51,15 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
                 times.push(measure(&references, helpers));
             }
         }
-        let middle = |times: &[(f64, f64)]| {
-            (median(times.iter().map(|&(wall, _)| wall)), median(times.iter().map(|&(_, cpu)| cpu)))
-        };
-        let (wall, cpu) = middle(&times[0]);
-        for (helpers, times) in counts.iter().zip(&times) {
-            let now = middle(times);
-            let figures = [now.0, now.0 / wall, now.1, now.1 / cpu].map(|figure| format!("{figure:.2}"));
-            table.add_row([name.clone(), helpers.to_string()].into_iter().chain(figures));
+        for (helpers, now) in counts.iter().zip(&times) {
+            table.add_row([name.clone(), helpers.to_string()].into_iter().chain(beside(now, &times[0])));
         }
     }
     println!("{processors} processors; the thread that records works too when helpers fall behind:\n\n{table}");
     Ok(())
 }
 
-/// Wall and CPU time of an access, ns.
-fn measure(references: &[Reference], helpers: usize) -> (f64, f64) {
+fn measure(references: &[Reference], helpers: usize) -> Times {
     let work: Vec<_> = references.chunks(BATCH).map(|part| batch(part, 0)).collect();
     let session = Session::new(Config::default());
     let slot = session.take_slot();

@@ -107,3 +107,13 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
+
+/// Wall and CPU time of an access, ns.
+type Times = (f64, f64);
+
+/// Medians: wall time, and as a ratio to another, CPU time likewise.
+fn beside(times: &[Times], others: &[Times]) -> [String; 4] {
+    let middle = |of: fn(&Times) -> f64| (median(times.iter().map(of)), median(others.iter().map(of)));
+    let ((wall, other_wall), (cpu, other_cpu)) = (middle(|times| times.0), middle(|times| times.1));
+    [wall, wall / other_wall, cpu, cpu / other_cpu].map(|figure| format!("{figure:.2}"))
+}

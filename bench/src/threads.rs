@@ -4,7 +4,7 @@
 use crate::clock::now;
 use crate::cost::batch;
 use crate::engine::{CHUNK, trace};
-use crate::{median, table};
+use crate::{Times, beside, table};
 use anyhow::Result;
 use bf_collect::{Bucket, Config, Session};
 use bf_stack::Reference;
@@ -34,9 +34,6 @@ impl Default for Args {
     }
 }
 
-/// Wall and CPU time of an access, ns.
-type Times = (f64, f64);
-
 /// Prints the table.
 ///
 /// # Errors
@@ -60,13 +57,9 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
                 times.push(measure(&references, threads, data));
             }
         }
-        let middle =
-            |times: &[Times]| (median(times.iter().map(|&(wall, _)| wall)), median(times.iter().map(|&(_, cpu)| cpu)));
-        let (wall, cpu) = middle(&times[0]);
-        for (&(threads, data), times) in subjects.iter().zip(&times) {
-            let now = middle(times);
-            let figures = [now.0, now.0 / wall, now.1, now.1 / cpu].map(|figure| format!("{figure:.2}"));
-            table.add_row([name.clone(), threads.to_string(), data.to_owned()].into_iter().chain(figures));
+        for (&(threads, data), now) in subjects.iter().zip(&times) {
+            let row = [name.clone(), threads.to_string(), data.to_owned()];
+            table.add_row(row.into_iter().chain(beside(now, &times[0])));
         }
     }
     println!(
