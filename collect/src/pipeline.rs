@@ -18,6 +18,7 @@
 
 use crate::batch::Batch;
 use crate::session::{Owner, try_until};
+use crate::stacks::Spare;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
 use bf_stack::{Bucket, Digest};
 use crossbeam_queue::ArrayQueue;
@@ -154,6 +155,7 @@ pub(crate) struct Pipeline {
     intake: ArrayQueue<Arc<Item>>,
     /// Emptied batches, with their memory.
     spare: ArrayQueue<Batch>,
+    spare_digests: Arc<Spare>,
     schedule: Mutex<Schedule>,
     /// For helpers: there is something to do.
     work: Condvar,
@@ -165,8 +167,8 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// For stacks of so many parts; whether they take digests.
-    pub(crate) fn new(parts: usize, digests: bool) -> Self {
+    /// For stacks of so many parts; whether they take digests, and where those go afterwards.
+    pub(crate) fn new(parts: usize, digests: bool, spare_digests: Arc<Spare>) -> Self {
         let schedule = Schedule {
             lanes: Vec::new(),
             sorting: VecDeque::with_capacity(BACKLOG),
@@ -185,6 +187,7 @@ impl Pipeline {
             digests,
             intake: ArrayQueue::new(INTAKE),
             spare: ArrayQueue::new(INTAKE + BACKLOG),
+            spare_digests,
             schedule: Mutex::new(schedule),
             work: Condvar::new(),
             idle: AtomicUsize::new(0),
@@ -336,7 +339,9 @@ impl Pipeline {
     }
 
     fn recycle(&self, item: Option<Item>) {
-        if let Some(Item { mut batch, .. }) = item {
+        if let Some(Item { mut batch, digests, .. }) = item {
+            let digests = digests.into_iter().filter_map(OnceLock::into_inner).flatten();
+            digests.for_each(|digest| self.spare_digests.put(digest));
             batch.clear();
             // There are never more than there is room for, but for those that threads hold.
             let _ = self.spare.push(batch);

@@ -14,7 +14,7 @@ use crate::directory::Directory;
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work, is_common};
 use crate::references::Scratch;
-use crate::stacks::{Digesters, Stacks};
+use crate::stacks::{Digesters, Spare, Stacks};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
 use crate::tracker::Tracker;
 use crate::{Batch, Sample};
@@ -158,6 +158,7 @@ pub struct Session {
     /// Where there are no helpers: what slots made of batches for the global stacks, in order. Who finds these busy leaves it
     /// to whoever has their turn next.
     made: ArrayQueue<Made>,
+    spare: Arc<Spare>,
     /// By part, those that nobody uses. What they counted is slot 0's.
     digesters: Mutex<Vec<(usize, Digesters)>>,
     accesses: AtomicU64,
@@ -185,6 +186,7 @@ impl Session {
             feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
             made: ArrayQueue::new(MADE),
+            spare: Arc::new(Spare::new(2 * MADE)),
             digesters: Mutex::default(),
             accesses: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
@@ -320,7 +322,7 @@ impl Session {
     /// From now on batches may be handed over; helper threads call [`Session::help`]. No slot may be fed meanwhile.
     pub fn pipelined(&self) {
         let Some(slots) = self.lock(&self.slots) else { return };
-        let pipeline = Pipeline::new(self.parts.len(), self.config.sample.is_none());
+        let pipeline = Pipeline::new(self.parts.len(), self.config.sample.is_none(), Arc::clone(&self.spare));
         (0..).zip(&slots.owners).for_each(|(slot, owner)| pipeline.add(Some(slot), owner));
         self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
         // If there is one, it stays.
@@ -411,8 +413,9 @@ impl Session {
     /// Feeds so much of what waits for the global stacks, at most, by whoever has their turn.
     fn feed_made(&self, global: &Owner, most: usize) {
         for made in (0..most).map_while(|_| self.made.pop()) {
-            for (part, digests) in made.digests.iter().enumerate() {
-                self.feed_digests(global, part, digests, made.bucket);
+            for (part, digests) in made.digests.into_iter().enumerate() {
+                self.feed_digests(global, part, &digests, made.bucket);
+                digests.into_iter().for_each(|digest| self.spare.put(digest));
             }
         }
     }
@@ -439,7 +442,7 @@ impl Session {
         let found = idle.iter().position(|&(of, _)| of == part).map(|at| idle.swap_remove(at).1);
         drop(idle);
         let mut digesters = found.unwrap_or_else(|| Digesters::new(&self.parts[part]));
-        let digests = digesters.digest(batch, bucket, &self.parts[part]);
+        let digests = digesters.digest(batch, bucket, &self.parts[part], &self.spare);
         self.lock(&self.digesters)?.push((part, digesters));
         Some(digests)
     }
@@ -519,7 +522,7 @@ impl Session {
         if !is_common(common) {
             let mut stacks = self.lock(&owner.parts[part])?;
             let all = stacks.feed(batch, bucket, &self.parts[part], self.full);
-            return Some(Taken { all, digests: stacks.take_digests() });
+            return Some(Taken { all, digests: stacks.take_digests(&self.spare) });
         }
         let slots = self.lock(&self.slots)?;
         let others: Vec<_> = slots.owners.iter().filter(|other| !Arc::ptr_eq(other, owner)).cloned().collect();
@@ -528,7 +531,7 @@ impl Session {
         let mut others: Vec<_> = others.iter().map(|other| self.lock(&other.parts[part])).collect::<Option<_>>()?;
         let mut others: Vec<_> = others.iter_mut().map(|stacks| &mut **stacks).collect();
         let all = mine.feed_beside(&mut others, common, (batch, bucket), &self.parts[part], self.full);
-        Some(Taken { all, digests: mine.take_digests() })
+        Some(Taken { all, digests: mine.take_digests(&self.spare) })
     }
 
     fn work_on(&self, job: &Job) {

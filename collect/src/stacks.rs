@@ -7,6 +7,7 @@ use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
 use bf_stack::{Counted, Digest, Digester, Engine, Stack, Within};
+use crossbeam_queue::ArrayQueue;
 
 /// What is kept of one line size.
 #[derive(Clone, Debug)]
@@ -55,9 +56,9 @@ impl Stacks {
     }
 
     /// What was fed since the last time, for [`Stacks::feed_digests`] of the global stacks: by line size.
-    pub(crate) fn take_digests(&mut self) -> Vec<Digest> {
+    pub(crate) fn take_digests(&mut self, spare: &Spare) -> Vec<Digest> {
         let of = |kept: &mut Kept| match kept {
-            Kept::Whole(stack) => stack.take_digest(),
+            Kept::Whole(stack) => stack.take_digest(spare.take()),
             Kept::Sampled(_) => Digest::default(),
         };
         self.kept.iter_mut().map(of).collect()
@@ -182,6 +183,27 @@ impl Stacks {
     }
 }
 
+/// Digests whose memory can be used again.
+#[derive(Debug)]
+pub(crate) struct Spare(ArrayQueue<Digest>);
+
+impl Spare {
+    /// Room for so many.
+    pub(crate) fn new(most: usize) -> Self {
+        Self(ArrayQueue::new(most))
+    }
+
+    /// An empty digest.
+    fn take(&self) -> Digest {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Done with a digest; if there is no room it is given up.
+    pub(crate) fn put(&self, digest: Digest) {
+        let _ = self.0.push(digest.emptied());
+    }
+}
+
 /// Make digests for the stacks of one part, one for each line size.
 #[derive(Debug)]
 pub(crate) struct Digesters {
@@ -199,13 +221,13 @@ impl Digesters {
     }
 
     /// By line size what stacks need of a batch.
-    pub(crate) fn digest(&mut self, batch: &Batch, bucket: Bucket, config: &Config) -> Vec<Digest> {
+    pub(crate) fn digest(&mut self, batch: &Batch, bucket: Bucket, config: &Config, spare: &Spare) -> Vec<Digest> {
         let sizes = self.each.iter_mut().zip(&config.line_sizes);
         let digests = sizes.map(|(digester, line_bytes)| {
             batch.references(line_bytes.ilog2(), config.by_item, &mut self.scratch, |chunk| {
                 digester.feed_chunk(chunk, bucket);
             });
-            digester.take_digest()
+            digester.take_digest(spare.take())
         });
         digests.collect()
     }

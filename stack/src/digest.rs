@@ -26,6 +26,9 @@ pub struct Digest {
     lines: Vec<Run>,
     /// Of each segment those lines that were referenced again, in the order of `lines`.
     again: Vec<Again>,
+    /// Of each that [`Again::closes`] a dirty interval, in the same order, the greatest distances until then, that of its first
+    /// store included.
+    before: Vec<Greatest>,
     /// Of each segment which lines have to come to the top afterwards, one after the other, so that all stand in the order of
     /// their last reference.
     order: Vec<u16>,
@@ -38,6 +41,7 @@ pub struct Digest {
 struct Ends {
     lines: usize,
     again: usize,
+    before: usize,
     order: usize,
 }
 
@@ -46,6 +50,7 @@ struct Ends {
 pub(crate) struct Segment<'a> {
     pub(crate) lines: &'a [Run],
     pub(crate) again: &'a [Again],
+    pub(crate) before: &'a [Greatest],
     pub(crate) order: &'a [u16],
 }
 
@@ -56,8 +61,6 @@ pub(crate) struct Again {
     pub(crate) index: u16,
     /// If the first store came later than the first reference: its weight; else 0.
     pub(crate) closes: u32,
-    /// In that case the greatest distances in between, that of the first store included.
-    pub(crate) before: Greatest,
     /// Where the last store is counted; none: there was none.
     pub(crate) stored: Charge,
     /// Greatest distances since the last store, or else since the first reference.
@@ -72,10 +75,8 @@ pub(crate) struct Greatest {
 }
 
 impl Greatest {
-    const NONE: Self = Self { by_set: [0; Limits::MOST_SET_BITS as usize], full: 0 };
-
     fn of<const W: usize>(since: &Since<W>) -> Self {
-        let mut greatest = Self { full: since.full, ..Self::NONE };
+        let mut greatest = Self { full: since.full, by_set: [0; _] };
         greatest.by_set[..W].copy_from_slice(&since.greatest);
         greatest
     }
@@ -88,16 +89,25 @@ impl Greatest {
 }
 
 /// A digest that is being made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Draft {
     digest: Digest,
     /// Where the segment that goes on begins.
     begin: Ends,
     /// One bit for each of its lines: whether it was referenced again.
     again: [u64; HELD.div_ceil(64)],
+    /// Weight of the first store, and the greatest distances until then, of lines that were loaded first.
+    closed: Vec<(u32, Greatest)>,
+    /// By place in the segment: 1 + the line's place there; 0 if it has none.
+    closed_at: Box<[u16; HELD]>,
 }
 
 impl Draft {
+    pub(crate) fn new() -> Self {
+        let (digest, begin) = (Digest::default(), Ends::default());
+        Self { digest, begin, again: [0; _], closed: Vec::new(), closed_at: boxed::array(0) }
+    }
+
     /// Lines of the segment that goes on.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
@@ -107,20 +117,21 @@ impl Draft {
     /// A line comes into the segment.
     #[inline(always)]
     pub(crate) fn first(&mut self, run: Run) {
+        self.closed_at[self.len() % HELD] = 0;
         self.digest.lines.push(run);
     }
 
     /// The line at a place in the segment is referenced again.
     #[inline(always)]
-    pub(crate) fn again(&mut self, index: usize) {
-        self.again[index / 64 % HELD.div_ceil(64)] |= 1 << (index % 64);
+    pub(crate) fn again(&mut self, place: usize) {
+        self.again[place / 64 % HELD.div_ceil(64)] |= 1 << (place % 64);
     }
 
     /// Its first store closes the dirty interval that went on.
     #[inline(always)]
-    pub(crate) fn close<const W: usize>(&mut self, index: u16, weight: u32, since: &Since<W>) {
-        let (before, after) = (Greatest::of(since), Greatest::NONE);
-        self.digest.again.push(Again { index, closes: weight, before, stored: Charge::NONE, after });
+    pub(crate) fn close<const W: usize>(&mut self, place: usize, weight: u32, since: &Since<W>) {
+        self.closed.push((weight, Greatest::of(since)));
+        self.closed_at[place % HELD] = self.closed.len() as u16;
     }
 
     /// The segment ends; `since` tells what happened to the line at a place since its first reference or last store there.
@@ -129,31 +140,30 @@ impl Draft {
         since: impl Fn(usize) -> &'a Since<W>,
         order: impl IntoIterator<Item = u16>,
     ) {
-        let Digest { lines, again, order: orders, ends } = &mut self.digest;
-        let mut left = std::mem::take(&mut self.again);
-        for closed in &mut again[self.begin.again..] {
-            let index = usize::from(closed.index);
-            left[index / 64] &= !(1 << (index % 64));
-            (closed.stored, closed.after) = (since(index).stored, Greatest::of(since(index)));
-        }
-        for (word, mut bits) in left.into_iter().enumerate() {
+        let Digest { lines, again, before, order: orders, ends } = &mut self.digest;
+        for (word, mut bits) in std::mem::take(&mut self.again).into_iter().enumerate() {
             while bits != 0 {
-                let index = word * 64 + bits.trailing_zeros() as usize;
+                let place = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                let (stored, after) = (since(index).stored, Greatest::of(since(index)));
-                again.push(Again { index: index as u16, closes: 0, before: Greatest::NONE, stored, after });
+                let mut closes = 0;
+                if let Some(at) = usize::from(self.closed_at[place]).checked_sub(1) {
+                    closes = self.closed[at].0;
+                    before.push(self.closed[at].1);
+                }
+                let (stored, after) = (since(place).stored, Greatest::of(since(place)));
+                again.push(Again { index: place as u16, closes, stored, after });
             }
         }
-        again[self.begin.again..].sort_unstable_by_key(|again| again.index);
+        self.closed.clear();
         orders.extend(order);
-        self.begin = Ends { lines: lines.len(), again: again.len(), order: orders.len() };
+        self.begin = Ends { lines: lines.len(), again: again.len(), before: before.len(), order: orders.len() };
         ends.push(self.begin);
     }
 
-    /// What is done. The segment that goes on must have no lines.
-    pub(crate) fn take(&mut self) -> Digest {
+    /// What is done, in exchange for an empty one. The segment that goes on must have no lines.
+    pub(crate) fn take(&mut self, empty: Digest) -> Digest {
         self.begin = Ends::default();
-        std::mem::take(&mut self.digest)
+        std::mem::replace(&mut self.digest, empty)
     }
 }
 
@@ -183,7 +193,7 @@ pub(crate) struct Digesting<const W: usize> {
 impl<const W: usize> Digesting<W> {
     pub(crate) fn new() -> Self {
         let members = boxed::array(Member { since: Since::now(Charge::NONE), index: 0 });
-        Self { draft: Draft::default(), entries: Vec::new(), begin: 0, again: usize::MAX, members }
+        Self { draft: Draft::new(), entries: Vec::new(), begin: 0, again: usize::MAX, members }
     }
 
     /// Whether a line that was last referenced then is in the segment.
@@ -219,7 +229,7 @@ impl<const W: usize> Digesting<W> {
         }
         if stored != Charge::NONE {
             if since.stored == Charge::NONE {
-                self.draft.close(index, weight, since);
+                self.draft.close(place, weight, since);
             }
             *since = Since::now(stored);
         }
@@ -244,8 +254,8 @@ impl<const W: usize> Digesting<W> {
         self.entries.clear();
     }
 
-    pub(crate) fn take(&mut self) -> Digest {
-        self.draft.take()
+    pub(crate) fn take(&mut self, empty: Digest) -> Digest {
+        self.draft.take(empty)
     }
 }
 
@@ -261,6 +271,17 @@ pub(crate) enum Of {
 }
 
 impl Digest {
+    /// Empty, with the memory it has.
+    #[must_use]
+    pub fn emptied(mut self) -> Self {
+        self.lines.clear();
+        self.again.clear();
+        self.before.clear();
+        self.order.clear();
+        self.ends.clear();
+        self
+    }
+
     /// First references to lines of a segment: what is left to be worked off.
     #[must_use]
     pub fn firsts(&self) -> usize {
@@ -279,6 +300,7 @@ impl Digest {
         begins.zip(&self.ends).map(|(begin, end)| Segment {
             lines: &self.lines[begin.lines..end.lines],
             again: &self.again[begin.again..end.again],
+            before: &self.before[begin.before..end.before],
             order: &self.order[begin.order..end.order],
         })
     }

@@ -76,10 +76,11 @@ impl Digester {
     }
 
     /// What a stack needs of what was fed since the last time, all of it in one bucket, for [`Stack::feed_digest`].
-    pub fn take_digest(&mut self) -> Digest {
+    /// In exchange for an empty one.
+    pub fn take_digest(&mut self, empty: Digest) -> Digest {
         match &mut self.core {
-            Core::Usual(segments) => segments.take(),
-            Core::Wide(segments) => segments.take(),
+            Core::Usual(segments) => segments.take(empty),
+            Core::Wide(segments) => segments.take(empty),
         }
     }
 
@@ -122,12 +123,12 @@ impl<const W: usize> Task for Feed<'_, '_, W> {
 impl<const W: usize> Segments<W> {
     fn new(limits: Limits) -> Self {
         let (tiers, within) = (Tiers::new(), Buckets::new(limits));
-        Self { tiers, draft: Draft::default(), again: false, within, limits, runs: Vec::new() }
+        Self { tiers, draft: Draft::new(), again: false, within, limits, runs: Vec::new() }
     }
 
-    fn take(&mut self) -> Digest {
+    fn take(&mut self, empty: Digest) -> Digest {
         self.cut();
-        self.draft.take()
+        self.draft.take(empty)
     }
 
     fn take_within(&mut self) -> Buckets<W> {
@@ -204,7 +205,7 @@ impl<const W: usize> Segments<W> {
             }
             if stored != Charge::NONE {
                 if since.stored == Charge::NONE {
-                    self.draft.close(entry, weight, since);
+                    self.draft.close(place, weight, since);
                 }
                 *since = Since::now(stored);
             }

@@ -144,14 +144,14 @@ impl Stack {
     }
 
     /// What was fed since the last time, all of it in one bucket, for [`Stack::feed_digest`] of the stack of all threads. To
-    /// be asked for before others' stores take lines away. Nothing but after [`Stack::share`].
-    pub fn take_digest(&mut self) -> Digest {
+    /// be asked for before others' stores take lines away. In exchange for an empty one, and nothing but after [`Stack::share`].
+    pub fn take_digest(&mut self, empty: Digest) -> Digest {
         of_width!(&mut self.core, core => match &mut core.sharing {
             Some(sharing) => {
                 sharing.cut();
-                sharing.digesting.take()
+                sharing.digesting.take(empty)
             }
-            None => Digest::default(),
+            None => empty,
         })
     }
 
@@ -371,10 +371,10 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    /// Works off segments, of a batch at most together.
+    /// Works off segments, of less than two batches together.
     #[inline(always)]
     fn segments<'a, V: Vector>(&mut self, segments: impl IntoIterator<Item = Segment<'a>>, bucket: Bucket) {
-        if self.older.late(BATCH + LINES) {
+        if self.older.late(2 * BATCH) {
             self.older.restart_clock::<V>(&mut self.lines);
         }
         let mut counts = self.buckets.take(bucket);

@@ -2,7 +2,7 @@
 
 use crate::Bucket;
 use crate::counts::Counts;
-use crate::digest::{Again, Segment};
+use crate::digest::{Again, Greatest, Segment};
 use crate::engine::Core;
 use crate::held::{Entry, Since};
 use crate::item::Charge;
@@ -12,6 +12,7 @@ use crate::runs::{Close, Fetch, LOST, Run, STORE, charge, first, kind};
 use crate::sharing::{Known, Sharing};
 use crate::simd::Vector;
 use crate::top::{Order, TOP};
+use std::slice::Iter;
 
 impl<const W: usize> Core<W> {
     /// The lines of a segment, or runs that are none, through the upper tiers. What hits there is done with here; what comes
@@ -24,7 +25,7 @@ impl<const W: usize> Core<W> {
         segment: Segment<'_>,
     ) {
         let (mut stamps, mut top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
-        let mut followed = segment.again.iter();
+        let (mut followed, mut before) = (segment.again.iter(), segment.before.iter());
         let mut next = followed.next();
         for (index, &run) in segment.lines.iter().enumerate() {
             let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
@@ -50,7 +51,7 @@ impl<const W: usize> Core<W> {
                     self.closes.push(Close { after, line: run.line, weight: run.weight, stored, since });
                 }
                 if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
-                    self.go_on::<V>(entry, line, again, bucket, counts.as_deref_mut());
+                    self.go_on::<V>(entry, line, (again, &mut before), bucket, counts.as_deref_mut());
                     next = followed.next();
                 }
                 continue;
@@ -78,7 +79,7 @@ impl<const W: usize> Core<W> {
                 self.store(entry, run.line, run.weight, stored, bucket, counts);
             }
             if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
-                self.go_on::<V>(entry, run.line, again, bucket, counts.as_deref_mut());
+                self.go_on::<V>(entry, run.line, (again, &mut before), bucket, counts.as_deref_mut());
                 next = followed.next();
             }
         }
@@ -131,12 +132,14 @@ impl<const W: usize> Core<W> {
         &mut self,
         entry: Entry,
         line: u64,
-        again: &Again,
+        (again, before): (&Again, &mut Iter<'_, Greatest>),
         bucket: Bucket,
         counts: Option<&mut Counts<W>>,
     ) {
-        if again.closes > 0 {
-            self.tiers.held.since(entry).raise::<V>(again.before.full, again.before.by_set());
+        if again.closes > 0
+            && let Some(before) = before.next()
+        {
+            self.tiers.held.since(entry).raise::<V>(before.full, before.by_set());
             self.store(entry, line, again.closes, again.stored, bucket, counts);
         }
         let since = self.tiers.held.since(entry);

@@ -2,8 +2,8 @@
 //! count and set.
 
 use bf_stack::{
-    Bucket, ByPosition, Chunk, Counted, Digester, Engine, Instructions, Item, Limits, Part, Position, Reference,
-    Shared, Stack,
+    Bucket, ByPosition, Chunk, Counted, Digest, Digester, Engine, Instructions, Item, Limits, Part, Position,
+    Reference, Shared, Stack,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -193,12 +193,12 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
         } else {
             let mut beside: Vec<_> = before.iter_mut().chain(after).collect();
             mine.feed_beside(&mut beside, chunk, Bucket(*bucket), |_| true);
-            digested.feed_digest(&mine.take_digest(), Bucket(*bucket));
+            digested.feed_digest(&mine.take_digest(Digest::default()), Bucket(*bucket));
         }
         fed.feed_chunk(chunk, Bucket(*bucket));
         let other = &mut others[at % 2];
         other.feed_chunk(chunk, Bucket(*bucket));
-        helped.feed_digest(&other.take_digest(), Bucket(*bucket));
+        helped.feed_digest(&other.take_digest(Digest::default()), Bucket(*bucket));
         if at % 7 == 0 {
             helped.absorb(&other.take_within());
         }
