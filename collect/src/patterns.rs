@@ -3,8 +3,8 @@
 //! Invariant: what one thread did comes in order; threads may come in any.
 
 use crate::strides::Strides;
-use crate::touched::{Part, summary};
-use crate::{Batch, Bucket, sample};
+use crate::touched::Touches;
+use crate::{Batch, Bucket};
 use bf_profile::Patterns as Found;
 
 /// What to keep.
@@ -16,6 +16,8 @@ pub struct Wanted {
     pub touches: bool,
     /// Strides of instructions.
     pub strides: bool,
+    /// Bytes and touches by function, too: shapes tell of which they are.
+    pub functions: bool,
 }
 
 impl Wanted {
@@ -26,13 +28,20 @@ impl Wanted {
             bytes: self.bytes || other.bytes,
             touches: self.touches || other.touches,
             strides: self.strides || other.strides,
+            functions: self.functions || other.functions,
         }
     }
 
     /// Whether there is anything.
     #[must_use]
     pub const fn any(self) -> bool {
-        self.bytes || self.touches || self.strides
+        self.touched() || self.strides
+    }
+
+    /// Whether bytes are kept, or how often they are touched.
+    #[must_use]
+    pub const fn touched(self) -> bool {
+        self.bytes || self.touches
     }
 }
 
@@ -40,8 +49,7 @@ impl Wanted {
 #[derive(Debug)]
 pub struct Patterns {
     wanted: Wanted,
-    /// By bucket.
-    touched: Vec<Option<Part>>,
+    touches: Touches,
     strides: Strides,
     /// Whether no more memory may be taken.
     full: fn() -> bool,
@@ -51,7 +59,7 @@ impl Patterns {
     /// Nothing yet.
     #[must_use]
     pub fn new(wanted: Wanted, full: fn() -> bool) -> Self {
-        Self { wanted, touched: Vec::new(), strides: Strides::default(), full }
+        Self { wanted, touches: Touches::new(wanted.touches), strides: Strides::default(), full }
     }
 
     /// What it keeps.
@@ -65,12 +73,8 @@ impl Patterns {
         if self.wanted.strides {
             self.strides.feed(slot, batch, bucket);
         }
-        if (self.wanted.bytes || self.wanted.touches) && bucket != Bucket::UNCOUNTED {
-            let index = usize::from(bucket.0);
-            if self.touched.len() <= index {
-                self.touched.resize_with(index + 1, || None);
-            }
-            self.touched[index].get_or_insert_with(|| Part::new(self.wanted.touches)).feed(batch, self.full);
+        if self.wanted.touched() && bucket != Bucket::UNCOUNTED {
+            self.touches.feed(batch, bucket, self.full);
         }
     }
 
@@ -81,16 +85,10 @@ impl Patterns {
 
     /// What was kept so far. `site` says where a step of a segment comes from: see [`Shape::of_segment`](crate::Shape::of_segment).
     pub fn found(&self, site: impl FnMut(u32, usize) -> Option<u32>) -> Found {
-        let tag = |bucket: usize| sample::tag(Bucket(bucket as u8));
-        let parts: Vec<_> =
-            self.touched.iter().enumerate().filter_map(|(at, part)| Some((at, part.as_ref()?))).collect();
-        let mut touched = Vec::new();
-        if self.wanted.bytes || self.wanted.touches {
-            let all: Vec<_> = parts.iter().map(|&(_, part)| part).collect();
-            touched.push(summary(None, &all));
-            touched.extend(parts.iter().map(|&(bucket, part)| summary(Some(tag(bucket)), &[part])));
-        }
-        Found { touched, strides: self.strides.found(site) }
+        let Wanted { functions, .. } = self.wanted;
+        let touched = if self.wanted.touched() { self.touches.found() } else { Vec::new() };
+        let by_function = if functions { self.touches.found_by_function() } else { Vec::new() };
+        Found { touched, strides: self.strides.found(site), by_function }
     }
 }
 
@@ -111,7 +109,7 @@ mod tests {
         let part = |tag, bytes, touches: &[(u64, u64)]| Touched { tag, bytes, touches: touches.to_vec(), missing: 0 };
         let expected =
             [part(None, 12, &[(1, 4), (2, 4), (3, 4)]), part(Some(0), 8, &[(1, 8)]), part(Some(2), 8, &[(2, 8)])];
-        assert_eq!(patterns.found(|_, _| None), Found { touched: expected.to_vec(), strides: Vec::new() });
+        assert_eq!(patterns.found(|_, _| None), Found { touched: expected.to_vec(), ..Found::default() });
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct Shape {
     pub(crate) plain: bool,
     /// Number of its segment, from 1 up; 0 if segments of one form are not told apart.
     pub(crate) origin: u32,
+    /// The function that it is in, in numbers of the caller from 1 up; 0: unknown, or not told apart.
+    pub(crate) function: u32,
     /// What it does besides.
     pub(crate) event: Option<Event>,
 }
@@ -115,6 +117,7 @@ impl Shape {
             stream: false,
             plain: true,
             origin: 0,
+            function: 0,
             event: None,
         }
     }
@@ -143,13 +146,20 @@ impl Shape {
         let items: Vec<_> = steps.iter().flat_map(|step| std::iter::repeat_n(step.item, step.items())).collect();
         let item_count = items.len();
         let items = if items.iter().all(|&item| item == Item::NONE) { Vec::new() } else { items };
-        Some(Self { steps, items, item_count, places, words, stream, plain, origin: 0, event: None })
+        Some(Self { steps, items, item_count, places, words, stream, plain, origin: 0, function: 0, event: None })
     }
 
     /// The shape of one segment, told apart from others of the same form by its number, from 1 up.
     #[must_use]
     pub const fn of_segment(mut self, number: u32) -> Self {
         self.origin = number;
+        self
+    }
+
+    /// The shape of one function, told apart from others of the same form by its number, from 1 up.
+    #[must_use]
+    pub const fn in_function(mut self, number: u32) -> Self {
+        self.function = number;
         self
     }
 

@@ -1,35 +1,54 @@
-//! Which bytes were touched, and how often.
+//! Which bytes were touched, and how often: under each tag, by each function.
 
-use crate::Batch;
-use bf_profile::Touched;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use crate::batch::Record;
+use crate::{Batch, Bucket, sample};
+use bf_profile::{Touched, TouchedBy};
+use std::collections::{BTreeMap, HashMap};
 
 /// Bytes of a page: what memory is taken for at a time. None has to do with those of the machine.
 const PAGE: u64 = 1 << SHIFT;
 const SHIFT: u32 = 12;
 
-/// What is kept of each byte.
+/// Pages that are found without a search, at most: a power of two.
+const RECENT: usize = 256;
+
+/// The bytes that a process touched. They are kept by part, and what several parts touched is put together at the end.
 #[derive(Debug)]
-pub(crate) enum Bytes {
-    /// Whether it was touched: a bit.
-    Seen(Pages<u64>),
-    /// How often, modulo 2^32; and how often that went round, by address.
-    Counted(Pages<u32>, HashMap<u64, u64>),
+pub(crate) struct Touches {
+    bytes: Bytes,
+    parts: Vec<Part>,
+    /// By bucket and function: 1 + the number of the part; 0: there is none.
+    numbers: Vec<Vec<u32>>,
 }
 
-/// The bytes of one tag.
-#[derive(Debug)]
-pub(crate) struct Part {
-    bytes: Bytes,
+/// What one function touched under one tag.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    bucket: u8,
+    /// As shapes have it: 0 is unknown, or that functions are not told apart.
+    function: u32,
+    /// Accesses for which there was no memory.
     missing: u64,
 }
 
-/// Pages by number, each of `T`s that are all zero at first.
+/// What is kept of each byte.
 #[derive(Debug)]
-pub(crate) struct Pages<T> {
-    places: HashMap<u64, u32>,
-    /// By the lowest bits of a page's number: the last such page asked for, and where it is.
-    recent: [(u64, u32); 64],
+enum Bytes {
+    /// Whether it was touched: a bit.
+    Seen(Pages<u64>),
+    /// How often, modulo 2^32; and how often that went round, by part and address.
+    Counted(Pages<u32>, HashMap<(u32, u64), u64>),
+}
+
+/// A part and the number of a page.
+type Key = (u32, u64);
+
+/// Pages of parts, each of `T`s that are all zero at first.
+#[derive(Debug)]
+struct Pages<T> {
+    places: HashMap<Key, u32>,
+    /// The last ones asked for, and where they are.
+    recent: Box<[(Key, u32)]>,
     pages: Vec<Box<[T]>>,
     /// `T`s of a page.
     len: usize,
@@ -37,39 +56,38 @@ pub(crate) struct Pages<T> {
 
 impl<T: Copy + Default> Pages<T> {
     fn new(len: usize) -> Self {
-        Self { places: HashMap::new(), recent: [(u64::MAX, 0); 64], pages: Vec::new(), len }
+        let recent = vec![((u32::MAX, u64::MAX), 0); RECENT].into_boxed_slice();
+        Self { places: HashMap::new(), recent, pages: Vec::new(), len }
     }
 
     /// A page; `None` if it is not there and memory is `full`.
     #[inline]
-    fn page(&mut self, number: u64, full: fn() -> bool) -> Option<&mut [T]> {
-        let recent = self.recent[number as usize % 64];
-        let place = if recent.0 == number { recent.1 } else { self.find(number, full)? };
+    fn page(&mut self, key: Key, full: fn() -> bool) -> Option<&mut [T]> {
+        // Pages of one part that follow each other do not get in each other's way, nor do parts on one page.
+        let at = (key.1 as usize).wrapping_add(61 * key.0 as usize) % RECENT;
+        let recent = self.recent[at];
+        let place = if recent.0 == key { recent.1 } else { self.find(key, at, full)? };
         Some(&mut self.pages[place as usize])
     }
 
     #[cold]
-    fn find(&mut self, number: u64, full: fn() -> bool) -> Option<u32> {
-        let place = match self.places.get(&number) {
+    fn find(&mut self, key: Key, at: usize, full: fn() -> bool) -> Option<u32> {
+        let place = match self.places.get(&key) {
             Some(&place) => place,
             None if full() => return None,
             None => {
                 let place = self.pages.len() as u32;
                 self.pages.push(vec![T::default(); self.len].into_boxed_slice());
-                self.places.insert(number, place);
+                self.places.insert(key, place);
                 place
             }
         };
-        self.recent[number as usize % 64] = (number, place);
+        self.recent[at] = (key, place);
         Some(place)
-    }
-
-    fn get(&self, number: u64) -> &[T] {
-        self.places.get(&number).map_or(&[], |&place| &self.pages[place as usize])
     }
 }
 
-impl Part {
+impl Touches {
     /// Nothing touched yet. `counts`: keeps how often, which takes 4 bytes for each byte, in place of a bit.
     pub(crate) fn new(counts: bool) -> Self {
         let bytes = if counts {
@@ -77,38 +95,115 @@ impl Part {
         } else {
             Bytes::Seen(Pages::new(PAGE as usize / 64))
         };
-        Self { bytes, missing: 0 }
+        Self { bytes, parts: Vec::new(), numbers: Vec::new() }
     }
 
     /// Takes a batch.
-    pub(crate) fn feed(&mut self, batch: &Batch, full: fn() -> bool) {
-        batch.for_each(|access| {
-            if self.touch(access.address, access.address + (access.size - 1), full).is_none() {
-                self.missing += 1;
-            }
-        });
+    pub(crate) fn feed(&mut self, batch: &Batch, bucket: Bucket, full: fn() -> bool) {
+        for record in batch.records() {
+            let function = match record {
+                Record::Shaped { shape, .. } => shape.function,
+                Record::Singles { .. } => 0,
+            };
+            let part = self.part(bucket.0, function);
+            record.for_each(&mut |access, _| {
+                if self.bytes.touch(part, access.address, access.address + (access.size - 1), full).is_none() {
+                    self.parts[part as usize].missing += 1;
+                }
+            });
+        }
     }
 
-    /// Touches bytes `first ..= last`; `None` if there was no memory for some of them.
+    /// The number of a part.
     #[inline]
-    fn touch(&mut self, first: u64, last: u64, full: fn() -> bool) -> Option<()> {
+    fn part(&mut self, bucket: u8, function: u32) -> u32 {
+        let known = self.numbers.get(usize::from(bucket)).and_then(|numbers| numbers.get(function as usize));
+        match known {
+            Some(&number @ 1..) => number - 1,
+            _ => self.add_part(bucket, function),
+        }
+    }
+
+    #[cold]
+    fn add_part(&mut self, bucket: u8, function: u32) -> u32 {
+        let (index, at) = (usize::from(bucket), function as usize);
+        self.numbers.resize(self.numbers.len().max(index + 1), Vec::new());
+        let numbers = &mut self.numbers[index];
+        numbers.resize(numbers.len().max(at + 1), 0);
+        self.parts.push(Part { bucket, function, missing: 0 });
+        numbers[at] = self.parts.len() as u32;
+        numbers[at] - 1
+    }
+
+    /// What was touched in the whole run and under each tag.
+    pub(crate) fn found(&self) -> Vec<Touched> {
+        let whole = self.by(|_| ()).into_values().next().unwrap_or_default();
+        let tagged = self.by(|part| part.bucket);
+        let tagged = tagged.into_iter().map(|(bucket, touched)| Touched { tag: Some(tag(bucket)), ..touched });
+        [whole].into_iter().chain(tagged).collect()
+    }
+
+    /// The same of each function.
+    pub(crate) fn found_by_function(&self) -> Vec<TouchedBy> {
+        let mut all = self.by(|part| (part.function, None));
+        all.extend(self.by(|part| (part.function, Some(tag(part.bucket)))));
+        let by = |((function, tag), touched): ((u32, _), _)| TouchedBy {
+            function: function.checked_sub(1),
+            touched: Touched { tag, ..touched },
+        };
+        all.into_iter().map(by).collect()
+    }
+
+    /// What was touched in any of the parts that have the same key, by key.
+    fn by<K: Ord>(&self, key: impl Fn(&Part) -> K) -> BTreeMap<K, Touched> {
+        let key = |part: u32| key(&self.parts[part as usize]);
+        let mut all: BTreeMap<K, Touched> = BTreeMap::new();
+        for (part, &Part { missing, .. }) in (0..).zip(&self.parts) {
+            all.entry(key(part)).or_default().missing += missing;
+        }
+        let mut pages = self.bytes.pages();
+        pages.sort_unstable_by_key(|page| (key(page.part), page.number));
+        for pages in pages.chunk_by(|a, b| key(a.part) == key(b.part)) {
+            let touched = all.entry(key(pages[0].part)).or_default();
+            (touched.bytes, touched.touches) = self.bytes.sum(pages);
+        }
+        all
+    }
+}
+
+fn tag(bucket: u8) -> u32 {
+    sample::tag(Bucket(bucket))
+}
+
+/// Where a page of a part is.
+#[derive(Clone, Copy)]
+struct Page {
+    number: u64,
+    part: u32,
+    place: u32,
+}
+
+impl Bytes {
+    /// Touches bytes `first ..= last` of a part; `None` if there was no memory for some of them.
+    #[inline]
+    fn touch(&mut self, part: u32, first: u64, last: u64, full: fn() -> bool) -> Option<()> {
         for number in first >> SHIFT..=last >> SHIFT {
             let begin = number << SHIFT;
             let (from, to) = ((first.max(begin) - begin) as usize, (last - begin).min(PAGE - 1) as usize);
-            match &mut self.bytes {
-                Bytes::Seen(pages) => {
-                    let page = pages.page(number, full)?;
+            match self {
+                Self::Seen(pages) => {
+                    let page = pages.page((part, number), full)?;
                     for (word, bits) in page[from / 64..=to / 64].iter_mut().zip((from / 64 * 64..).step_by(64)) {
                         let (low, high) = (from.max(bits) - bits, to.min(bits + 63) - bits);
                         *word |= u64::MAX >> (63 - (high - low)) << low;
                     }
                 }
-                Bytes::Counted(pages, rounds) => {
-                    let page = pages.page(number, full)?;
+                Self::Counted(pages, rounds) => {
+                    let page = pages.page((part, number), full)?;
                     for (at, count) in page[from..=to].iter_mut().enumerate() {
                         *count = count.wrapping_add(1);
                         if *count == 0 {
-                            *rounds.entry(begin + (from + at) as u64).or_default() += 1;
+                            *rounds.entry((part, begin + (from + at) as u64)).or_default() += 1;
                         }
                     }
                 }
@@ -117,42 +212,46 @@ impl Part {
         Some(())
     }
 
-    fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
-        match &self.bytes {
-            Bytes::Seen(pages) => pages.places.keys(),
-            Bytes::Counted(pages, _) => pages.places.keys(),
-        }
-        .copied()
+    fn pages(&self) -> Vec<Page> {
+        let places = match self {
+            Self::Seen(pages) => &pages.places,
+            Self::Counted(pages, _) => &pages.places,
+        };
+        places.iter().map(|(&(part, number), &place)| Page { number, part, place }).collect()
     }
-}
 
-/// What was touched in any of several parts, all of one kind.
-pub(crate) fn summary(tag: Option<u32>, parts: &[&Part]) -> Touched {
-    let numbers: BTreeSet<u64> = parts.iter().flat_map(|part| part.numbers()).collect();
-    let (mut bytes, mut touches) = (0, Tally::default());
-    for number in numbers {
-        let mut seen = [0_u64; PAGE as usize / 64];
-        let mut counts: Vec<u64> = Vec::new();
-        for part in parts {
-            match &part.bytes {
-                Bytes::Seen(pages) => seen.iter_mut().zip(pages.get(number)).for_each(|(all, part)| *all |= part),
-                Bytes::Counted(pages, rounds) => {
-                    counts.resize(PAGE as usize, 0);
-                    counts.iter_mut().zip(pages.get(number)).for_each(|(all, &part)| *all += u64::from(part));
-                    // Rarely any.
-                    for (address, rounds) in rounds.iter().filter(|(address, _)| *address >> SHIFT == number) {
-                        counts[(address % PAGE) as usize] += rounds << 32;
+    /// How many bytes were touched on pages that are sorted by number, and how many of them so many times.
+    fn sum(&self, pages: &[Page]) -> (u64, Vec<(u64, u64)>) {
+        let (mut bytes, mut touches) = (0, Tally::default());
+        for pages in pages.chunk_by(|a, b| a.number == b.number) {
+            match self {
+                Self::Seen(all) => {
+                    let mut seen = [0_u64; PAGE as usize / 64];
+                    for page in pages {
+                        seen.iter_mut().zip(&all.pages[page.place as usize]).for_each(|(all, part)| *all |= part);
+                    }
+                    bytes += seen.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+                }
+                Self::Counted(all, rounds) => {
+                    let mut counts = [0_u64; PAGE as usize];
+                    for page in pages {
+                        let part = all.pages[page.place as usize].iter();
+                        counts.iter_mut().zip(part).for_each(|(all, &part)| *all += u64::from(part));
+                        // Rarely any.
+                        let here = |&(part, address): &Key| (part, address >> SHIFT) == (page.part, page.number);
+                        for ((_, address), rounds) in rounds.iter().filter(|(key, _)| here(key)) {
+                            counts[(address % PAGE) as usize] += rounds << 32;
+                        }
+                    }
+                    for count in counts.into_iter().filter(|&count| count > 0) {
+                        bytes += 1;
+                        touches.add(count);
                     }
                 }
             }
         }
-        bytes += seen.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-        for count in counts.into_iter().filter(|&count| count > 0) {
-            bytes += 1;
-            touches.add(count);
-        }
+        (bytes, touches.pairs())
     }
-    Touched { tag, bytes, touches: touches.pairs(), missing: parts.iter().map(|part| part.missing).sum() }
 }
 
 /// How many bytes were touched so many times.
@@ -186,69 +285,114 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::TestShapes;
+    use crate::{Item, Shape, Step, What};
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn never() -> bool {
         false
     }
 
-    fn fed(counts: bool, accesses: &[(u64, u64)]) -> Part {
-        let mut batch = Batch::new();
-        accesses.iter().for_each(|&(address, size)| batch.access(address, size, false));
-        let mut part = Part::new(counts);
-        part.feed(&batch, never);
-        part
+    /// Ranges of bytes that are stored, each by a function under a tag.
+    type Stores = Vec<(u32, u8, u64, u64)>;
+
+    /// A record of one store of any length, of each of the functions 0 to 4.
+    fn shapes() -> TestShapes {
+        let step = Step { word: 1, offset: 0, what: What::StoreRange, item: Item::NONE };
+        let shape = |function| Arc::new(Shape::once(3, vec![step]).unwrap().in_function(function));
+        TestShapes((0..5).map(shape).collect())
+    }
+
+    fn feed(touches: &mut Touches, stores: &[(u32, u8, u64, u64)], full: fn() -> bool) {
+        for &(function, bucket, address, size) in stores {
+            let mut batch = Batch::new();
+            let words = [u64::from(function) + 1, address, size];
+            batch.append(words.into_iter(), &mut shapes(), |_| panic!("more than a batch holds"));
+            touches.feed(&batch, Bucket(bucket), full);
+        }
+    }
+
+    fn fed(counts: bool, stores: &[(u32, u8, u64, u64)]) -> Touches {
+        let mut touches = Touches::new(counts);
+        feed(&mut touches, stores, never);
+        touches
     }
 
     /// The definition: a count for each byte.
-    fn expected(accesses: &[(u64, u64)]) -> Vec<(u64, u64)> {
-        let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
-        for &(address, size) in accesses {
-            (address..address + size).for_each(|byte| *counts.entry(byte).or_default() += 1);
+    fn expected<'a>(stores: impl Iterator<Item = &'a (u32, u8, u64, u64)>, counts: bool) -> Touched {
+        let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
+        for &(_, _, address, size) in stores {
+            (address..address + size).for_each(|byte| *bytes.entry(byte).or_default() += 1);
         }
         let mut touches: BTreeMap<u64, u64> = BTreeMap::new();
-        counts.into_values().for_each(|times| *touches.entry(times).or_default() += 1);
-        touches.into_iter().collect()
+        bytes.values().for_each(|&times| *touches.entry(times).or_default() += 1);
+        let touches = if counts { touches.into_iter().collect() } else { Vec::new() };
+        Touched { tag: None, bytes: bytes.len() as u64, touches, missing: 0 }
+    }
+
+    fn stores() -> impl Strategy<Value = Stores> {
+        let wide = (0..5_u32, 1..4_u8, 1..13_000_u64, 1..9000_u64);
+        let narrow = (0..5_u32, 1..4_u8, 4000..4200_u64, 1..9_u64);
+        (proptest::collection::vec(wide, 0..6), proptest::collection::vec(narrow, 0..60))
+            .prop_map(|(wide, narrow)| [wide, narrow].concat())
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
-        fn bytes_are_counted_by_the_definition(
-            a in proptest::collection::vec((0..20_000_u64, 1..9000_u64), 0..20),
-            b in proptest::collection::vec((4000..4200_u64, 1..9_u64), 0..60),
-        ) {
-            let both = [a.clone(), b.clone()].concat();
-            let touches = expected(&both);
-            let bytes = touches.iter().map(|pair| pair.1).sum::<u64>();
-            let summary = |counts| summary(None, &[&fed(counts, &a), &fed(counts, &b)]);
-            prop_assert_eq!(summary(true), Touched { bytes, touches, ..Touched::default() });
-            prop_assert_eq!(summary(false), Touched { bytes, ..Touched::default() });
+        fn bytes_are_counted_by_the_definition(stores in stores(), counts: bool) {
+            let touches = fed(counts, &stores);
+            let mut tags: Vec<_> = stores.iter().map(|store| store.1).collect();
+            tags.sort_unstable();
+            tags.dedup();
+            let mut whole = vec![expected(stores.iter(), counts)];
+            for tag in tags {
+                let found = expected(stores.iter().filter(|store| store.1 == tag), counts);
+                whole.push(Touched { tag: Some(u32::from(tag) - 1), ..found });
+            }
+            prop_assert_eq!(touches.found(), whole);
+            let mut keys: Vec<_> =
+                stores.iter().flat_map(|store| [(store.0, None), (store.0, Some(store.1))]).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let by_function: Vec<_> = keys.into_iter().map(|(function, tag)| {
+                let of = |store: &&(u32, u8, u64, u64)| store.0 == function && tag.is_none_or(|tag| store.1 == tag);
+                let touched = expected(stores.iter().filter(of), counts);
+                let tag = tag.map(|tag| u32::from(tag) - 1);
+                TouchedBy { function: function.checked_sub(1), touched: Touched { tag, ..touched } }
+            }).collect();
+            prop_assert_eq!(touches.found_by_function(), by_function);
         }
     }
 
     #[test]
     fn counts_beyond_32_bits() {
-        let mut part = fed(true, &[(5000, 2)]);
-        let Bytes::Counted(pages, _) = &mut part.bytes else { panic!("no counts") };
-        pages.page(1, never).unwrap()[5000 - 4096] = u32::MAX;
-        part.touch(5000, 5000, never).unwrap();
-        part.touch(5000, 5000, never).unwrap();
-        assert_eq!(summary(None, &[&part]).touches, [(1, 1), (1 << 32 | 1, 1)]);
+        let mut touches = fed(true, &[(0, 1, 5000, 2), (1, 1, 5000, 1)]);
+        let Bytes::Counted(pages, _) = &mut touches.bytes else { panic!("no counts") };
+        pages.page((0, 1), never).unwrap()[5000 - 4096] = u32::MAX;
+        feed(&mut touches, &[(0, 1, 5000, 1), (0, 1, 5000, 1)], never);
+        assert_eq!(touches.found()[0].touches, [(1, 1), (2 + (1 << 32), 1)]);
+        let by_function: Vec<_> = touches.found_by_function().into_iter().map(|by| by.touched.touches).collect();
+        assert_eq!(by_function[0], [(1, 1), (1 + (1 << 32), 1)]);
+        assert_eq!(by_function[2], [(1, 1)]);
     }
 
     #[test]
     fn the_last_byte_there_is() {
-        let part = fed(false, &[(u64::MAX, 1), (u64::MAX - 7, 8), (u64::MAX - 3, 8)]);
-        assert_eq!(summary(Some(3), &[&part]), Touched { tag: Some(3), bytes: 8, ..Touched::default() });
+        let touches = fed(false, &[(0, 4, u64::MAX, 1), (0, 4, u64::MAX - 7, 8), (0, 4, u64::MAX - 3, 8)]);
+        assert_eq!(touches.found()[1], Touched { tag: Some(3), bytes: 8, ..Touched::default() });
     }
 
     #[test]
     fn what_there_is_no_memory_for_is_missing() {
-        let mut part = fed(true, &[(0, 1)]);
-        let mut batch = Batch::new();
-        [(0, 8), (4090, 10), (9000, 1)].into_iter().for_each(|(address, size)| batch.access(address, size, true));
-        part.feed(&batch, || true);
-        let found = summary(None, &[&part]);
-        assert_eq!((found.bytes, found.missing), (14, 2));
+        let mut touches = fed(true, &[(1, 1, 4096, 1)]);
+        // Function 2 finds no page of its own, also where there is one of another.
+        feed(&mut touches, &[(1, 1, 4096, 8), (1, 1, 8186, 10), (1, 1, 13_000, 1), (2, 1, 4096, 8)], || true);
+        let found = |touched: &Touched| (touched.bytes, touched.missing);
+        assert_eq!(found(&touches.found()[0]), (14, 3));
+        let by_function: Vec<_> = touches.found_by_function().iter().map(|by| found(&by.touched)).collect();
+        assert_eq!(by_function, [(14, 2), (14, 2), (0, 1), (0, 1)]);
     }
 }

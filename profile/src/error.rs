@@ -179,6 +179,7 @@ impl fmt::Display for Place {
                 Some(Kind::Paths) => write!(f, "section {number} (call paths of process {process})"),
                 Some(Kind::Items) => write!(f, "section {number} ({part}-byte lines of process {process} by place)"),
                 Some(Kind::Patterns) => write!(f, "section {number} (access patterns of process {process})"),
+                Some(Kind::TouchedBy) => write!(f, "section {number} (bytes by function of process {process})"),
                 Some(Kind::TraceHead) => write!(f, "section {number} (head of the trace)"),
                 Some(Kind::Records) => write!(f, "section {number} (records of the trace)"),
                 None => write!(f, "section {number} (of unknown kind {kind})"),

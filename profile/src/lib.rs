@@ -42,7 +42,7 @@ pub use model::{
 };
 pub use objects::Objects;
 pub use paths::{PathCounts, PathNode, Paths};
-pub use patterns::{Patterns, Strides, Touched};
+pub use patterns::{Patterns, Strides, Touched, TouchedBy};
 pub use places::Places;
 pub use sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 pub use validate::Invalid;

@@ -12,6 +12,9 @@ pub struct Patterns {
     pub touched: Vec<Touched>,
     /// Sorted by site, tag, kind and size, none twice.
     pub strides: Vec<Strides>,
+    /// What `touched` says of each function that touched anything, sorted by function, none twice; empty if that was not
+    /// asked for. They do not add up: a byte that several functions touched is each one's.
+    pub by_function: Vec<TouchedBy>,
 }
 
 /// The bytes that a process touched.
@@ -25,6 +28,16 @@ pub struct Touched {
     pub touches: Vec<(u64, u64)>,
     /// Accesses that are missing for want of memory.
     pub missing: u64,
+}
+
+/// The bytes that one function touched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct TouchedBy {
+    /// The function that was compiled, with all that was inlined into it: an index into those of the process's places;
+    /// `None`: unknown.
+    pub function: Option<u32>,
+    /// In the whole run, or under a tag.
+    pub touched: Touched,
 }
 
 /// How far apart consecutive accesses of the instructions of one place are, in each thread by itself.
@@ -59,12 +72,12 @@ impl Strides {
 }
 
 impl Patterns {
-    /// Checks order and sums; `tags` and `sites` are how many of them there are.
+    /// Checks order and sums, but for [`Self::by_function`]; `tags` and `sites` are how many of them there are.
     ///
     /// # Errors
     /// The first rule that does not hold.
     pub fn validate(&self, tags: usize, sites: usize) -> Result<(), Invalid> {
-        let Self { touched, strides } = self;
+        let Self { touched, strides, by_function: _ } = self;
         ensure(touched.is_sorted_by(|a, b| a.tag < b.tag), || "touched bytes are not ascending by tag".into())?;
         touched.iter().try_for_each(|part| within(|| "touched bytes".into(), part.validate(tags)))?;
         ensure(strides.is_sorted_by(|a, b| a.key() < b.key()), || "strides are not sorted".into())?;
@@ -76,6 +89,25 @@ impl Patterns {
                 && part.counts.iter().all(|&(stride, _)| stride <= Strides::FIRST)
         };
         ensure(strides.iter().all(sound), || "strides that there are not, or not ascending".into())
+    }
+
+    /// Checks what functions touched; `tags` and `functions` are how many of them there are.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn validate_by_function(&self, tags: usize, functions: usize) -> Result<(), Invalid> {
+        let all = &self.by_function;
+        let key = |by: &TouchedBy| (by.function, by.touched.tag);
+        ensure(all.is_sorted_by(|a, b| key(a) < key(b)), || "bytes by function are not sorted".into())?;
+        for TouchedBy { function, touched } in all {
+            let named = function.is_none_or(|function| (function as usize) < functions);
+            ensure(named, || "bytes of a function that is not there".into())?;
+            within(|| "bytes by function".into(), touched.validate(tags))?;
+            let whole = self.touched.iter().find(|whole| whole.tag == touched.tag);
+            let most = whole.map_or(0, |whole| whole.bytes);
+            ensure(touched.bytes <= most, || format!("a function touched {} bytes of {most}", touched.bytes))?;
+        }
+        Ok(())
     }
 }
 
@@ -100,7 +132,8 @@ mod tests {
         let after = |change: fn(&mut Patterns)| {
             let mut patterns = patterns();
             change(&mut patterns);
-            patterns.validate(2, 2).err().map(|invalid| invalid.to_string())
+            let checked = patterns.validate(2, 2).and_then(|()| patterns.validate_by_function(2, 2));
+            checked.err().map(|invalid| invalid.to_string())
         };
         let said = |text: &str| Some(text.to_owned());
         assert_eq!(after(|_| {}), None);
@@ -112,5 +145,13 @@ mod tests {
         assert_eq!(after(|all| all.strides[1].site = Some(2)), said("strides of a tag or site that is not there"));
         let wild = said("strides that there are not, or not ascending");
         assert_eq!(after(|all| all.strides[1].counts[1].0 = 68), wild);
+        assert_eq!(after(|all| all.by_function.swap(0, 1)), said("bytes by function are not sorted"));
+        let unknown = said("bytes of a function that is not there");
+        assert_eq!(after(|all| all.by_function[2].function = Some(2)), unknown);
+        assert_eq!(
+            after(|all| all.by_function[2].touched.touches[0].1 += 1),
+            said("bytes by function: 10 bytes by touches, 9 in all")
+        );
+        assert_eq!(after(|all| all.by_function[1].touched.bytes = 5), said("a function touched 5 bytes of 4"));
     }
 }

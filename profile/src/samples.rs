@@ -8,7 +8,7 @@ use crate::counters::{BlockItem, CountItem, CountedFunction, Counters, PlaceItem
 use crate::model::*;
 use crate::objects::{Object, Objects};
 use crate::paths::{PathCounts, PathNode, Paths};
-use crate::patterns::{Patterns, Strides, Touched};
+use crate::patterns::{Patterns, Strides, Touched, TouchedBy};
 use crate::places::{Function, Item, Loop, Places, Site};
 use crate::sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 use crate::trace::{self, Access, Event};
@@ -130,16 +130,25 @@ pub(crate) fn places() -> Places {
     }
 }
 
-/// Twelve bytes, four of them under a tag, and what two instructions did.
+/// Twelve bytes, four of them under a tag, what two instructions did, and which bytes are whose.
 pub(crate) fn patterns() -> Patterns {
     let strides =
         |site, store, counts: &[(u8, u64)]| Strides { site, tag: 0, store, bytes: 8, counts: counts.to_vec() };
+    let by = |function, tag, bytes, touches: &[(u64, u64)]| TouchedBy {
+        function,
+        touched: Touched { tag, bytes, touches: touches.to_vec(), missing: bytes % 2 },
+    };
     Patterns {
         touched: vec![
             Touched { tag: None, bytes: 12, touches: vec![(1, 8), (1 << 40, 4)], missing: 3 },
             Touched { tag: Some(1), bytes: 4, touches: vec![], missing: 0 },
         ],
         strides: vec![strides(None, true, &[(0, 1 << 33)]), strides(Some(1), false, &[(1, 7), (Strides::FIRST, 1)])],
+        by_function: vec![
+            by(None, None, 4, &[(1 << 39, 4)]),
+            by(None, Some(1), 4, &[]),
+            by(Some(1), None, 9, &[(1, 8), (1 << 39, 1)]),
+        ],
     }
 }
 

@@ -132,7 +132,9 @@ impl Process {
         let placed = |site: u32| (site as usize) < self.places.sites.len();
         let sites = self.counters.places.iter().filter_map(|place| place.site);
         ensure(sites.into_iter().all(placed), || "a counter's place is not known".into())?;
-        within(|| "access patterns".into(), self.patterns.validate(self.tags.len(), self.places.sites.len()))
+        let (tags, patterns) = (self.tags.len(), &self.patterns);
+        within(|| "access patterns".into(), patterns.validate(tags, self.places.sites.len()))?;
+        within(|| "access patterns".into(), patterns.validate_by_function(tags, self.places.functions.len()))
     }
 
     /// Checks that what is broken down by place adds up to the whole.

@@ -17,7 +17,7 @@ use crate::model::{
 };
 use crate::objects::Objects;
 use crate::paths::Paths;
-use crate::patterns::Patterns;
+use crate::patterns::{Patterns, Strides, Touched, TouchedBy};
 use crate::places::Places;
 use crate::section::{Kind, MAX_RAW};
 use crate::sharing::{SharedLine, SharedLines};
@@ -273,7 +273,24 @@ impl Part for Places {
     }
 }
 
+/// Access patterns, but for those by function, which have sections of their own.
+#[derive(Debug, Encode)]
+pub(crate) struct PatternsRef<'a> {
+    pub(crate) touched: &'a [Touched],
+    pub(crate) strides: &'a [Strides],
+}
+
 impl Part for Patterns {
+    const VERSION: u16 = 1;
+
+    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        let ((touched, strides), used) = decode(bytes)?;
+        Ok((Self { touched, strides, by_function: Vec::new() }, used))
+    }
+}
+
+/// What some functions touched. Many functions are spread over several sections.
+impl Part for Vec<TouchedBy> {
     const VERSION: u16 = 1;
 
     fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
@@ -323,6 +340,7 @@ pub(crate) const fn version_of(kind: Kind) -> u16 {
         Kind::Items => <ItemLines as Part>::VERSION,
         Kind::Places => <Places as Part>::VERSION,
         Kind::Patterns => <Patterns as Part>::VERSION,
+        Kind::TouchedBy => <Vec<TouchedBy> as Part>::VERSION,
         Kind::Objects => <Objects as Part>::VERSION,
         Kind::Paths => <Paths as Part>::VERSION,
         Kind::TraceHead => <crate::trace::Header as Part>::VERSION,

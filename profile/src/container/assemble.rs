@@ -9,7 +9,7 @@ use crate::error::{Damage, Error};
 use crate::model::{ItemLines, ItemStack, LineData, Process, SampledLines, StackData};
 use crate::objects::Objects;
 use crate::paths::Paths;
-use crate::patterns::Patterns;
+use crate::patterns::{Patterns, TouchedBy};
 use crate::places::Places;
 use crate::section::{Kind, Section};
 use crate::sharing::{SharedLine, SharedLines};
@@ -35,6 +35,7 @@ pub(super) struct Parts {
     pub(super) paths: Option<Paths>,
     pub(super) items: Vec<ItemLines>,
     pub(super) patterns: Option<Patterns>,
+    pub(super) touched_by: Vec<TouchedBy>,
     /// Group and way of sampling of the last section of sampled line data.
     last: Option<(bool, u32)>,
 }
@@ -97,6 +98,10 @@ impl Assembly {
                 if self.parts.entry(header.process).or_default().patterns.replace(patterns).is_some() {
                     return Err(corrupt(Damage::Structure("the process has two sections of access patterns")));
                 }
+            }
+            Some(Kind::TouchedBy) => {
+                let more = Vec::<TouchedBy>::decode_any(header.version, raw).map_err(corrupt)?;
+                self.parts.entry(header.process).or_default().touched_by.extend(more);
             }
             Some(Kind::Objects) => {
                 let objects = Objects::decode_any(header.version, raw).map_err(corrupt)?;
@@ -267,8 +272,9 @@ impl Parts {
     /// The process that head and lines make.
     pub(super) fn into_process(mut self) -> Process {
         let Head { meta, machine, uninstrumented, log, tags } = self.head.take().unwrap_or_default();
-        let Self { lines, sampled, coherence, sharing, counters, places, objects, paths, items, patterns, .. } = self;
+        let Self { lines, sampled, coherence, sharing, counters, places, objects, paths, items, .. } = self;
         let (counters, places) = (counters.unwrap_or_default(), places.unwrap_or_default());
+        let patterns = Patterns { by_function: self.touched_by, ..self.patterns.unwrap_or_default() };
         Process {
             meta,
             machine,
@@ -284,7 +290,7 @@ impl Parts {
             objects: objects.unwrap_or_default(),
             paths: paths.unwrap_or_default(),
             items,
-            patterns: patterns.unwrap_or_default(),
+            patterns,
         }
     }
 }

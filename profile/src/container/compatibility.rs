@@ -15,7 +15,7 @@ use crate::samples::{rich, sampled};
 use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
 use crate::sharing::SharedLines;
 use crate::wire::{
-    CoherentLines, CoherentSlot, Head, HeadRef, Items, Lines, Part, SharedLinesRef, Stack, decode, encode,
+    CoherentLines, CoherentSlot, Head, HeadRef, Items, Lines, Part, PatternsRef, SharedLinesRef, Stack, decode, encode,
 };
 
 /// A head of version 2, which adds two fields: one of the process, one of each callee.
@@ -64,10 +64,15 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
             sections.section(Header { version: 2, ..header(Kind::Coherence, index, line_bytes) }, &raw).unwrap();
         }
         if process.patterns != Patterns::default() {
+            let Patterns { touched, strides, by_function } = &process.patterns;
             let mut raw = Vec::new();
-            encode(&process.patterns, &mut raw);
+            encode(&PatternsRef { touched, strides }, &mut raw);
             encode(&"where to", &mut raw);
             sections.section(Header { version: 2, ..header(Kind::Patterns, index, 0) }, &raw).unwrap();
+            let mut raw = Vec::new();
+            encode(by_function, &mut raw);
+            encode(&"how fast", &mut raw);
+            sections.section(Header { version: 2, ..header(Kind::TouchedBy, index, 0) }, &raw).unwrap();
         }
         for data in &process.sharing {
             let &SharedLines { line_bytes, most, dropped_lines, dropped_accesses, ref lines } = data;
@@ -164,6 +169,14 @@ fn old_reader_objects() {
     let (bytes, renamed) = without_kind(&rich(), Kind::Objects);
     let mut without = rich();
     without.processes[0].objects = Objects::default();
+    assert_eq!((read(&*bytes).unwrap(), renamed), (without, 1));
+}
+
+#[test]
+fn old_reader_bytes_by_function() {
+    let (bytes, renamed) = without_kind(&rich(), Kind::TouchedBy);
+    let mut without = rich();
+    without.processes[0].patterns.by_function.clear();
     assert_eq!((read(&*bytes).unwrap(), renamed), (without, 1));
 }
 

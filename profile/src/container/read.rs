@@ -30,7 +30,8 @@ pub fn read(from: impl Read) -> Result<Profile, Error> {
                 | Kind::Objects
                 | Kind::Paths
                 | Kind::Items
-                | Kind::Patterns,
+                | Kind::Patterns
+                | Kind::TouchedBy,
             ) => {
                 let raw = sections.unpack(&section)?;
                 assembly.add(&section, &raw)?;

@@ -187,6 +187,10 @@ fn whole(index: u32, mut parts: Parts, lost: &mut Vec<String>) -> Process {
         lost.push(format!("the access patterns of process {index} name what is lost and are left out"));
         process.patterns = Patterns::default();
     }
+    if process.patterns.validate_by_function(process.tags.len(), process.places.functions.len()).is_err() {
+        lost.push(format!("the bytes by function of process {index} do not fit what is left and are left out"));
+        process.patterns.by_function.clear();
+    }
     if process.paths.validate(&process.places, &process.counters).is_err() {
         lost.push(format!("the call paths of process {index} name what is lost and are left out"));
         process.paths = Paths::default();

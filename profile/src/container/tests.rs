@@ -55,17 +55,19 @@ proptest! {
 #[test]
 fn many_stacks_are_spread_over_sections() {
     let mut bytes = Vec::new();
-    write::write_split(&rich(), &mut bytes, 300).unwrap();
+    write::write_split(&rich(), &mut bytes, 100).unwrap();
     let mut sections = SectionReader::new(&*bytes, &Format::PROFILE).unwrap();
-    let mut parts = 0;
+    let (mut parts, mut touched) = (0, 0);
     loop {
         match Kind::of(sections.next().unwrap().header.kind) {
             Some(Kind::End) => break,
             Some(Kind::Lines) => parts += 1,
+            Some(Kind::TouchedBy) => touched += 1,
             _ => {}
         }
     }
     assert!(parts > 6, "{parts} sections for 3 line sizes");
+    assert_eq!(touched, 2, "sections for 3 functions and tags");
     assert_eq!(read(&*bytes).unwrap(), rich());
 }
 

@@ -8,12 +8,13 @@ use crate::error::Error;
 use crate::model::{ItemLines, LineData, Process, Profile, SampledLines};
 use crate::objects::Objects;
 use crate::paths::Paths;
-use crate::patterns::Patterns;
+use crate::patterns::{Patterns, TouchedBy};
 use crate::places::Places;
 use crate::section::{Format, Header, Kind, SectionWriter};
 use crate::sharing::{SharedLine, SharedLines};
 use crate::wire::{
-    CoherentLines, CoherentSlot, HeadRef, Items, Lines, SampledHead, SharedLinesRef, Stack, encode, version_of,
+    CoherentLines, CoherentSlot, HeadRef, Items, Lines, PatternsRef, SampledHead, SharedLinesRef, Stack, encode,
+    version_of,
 };
 
 /// Line data beyond this many bytes is spread over several sections: it bounds what a writer buffers, which may be a
@@ -96,11 +97,13 @@ impl<W: Write> ProcessWriter<W> {
         for data in items {
             write_items(sections, header(Kind::Items, index, data.line_bytes), data, split)?;
         }
-        if *patterns != Patterns::default() {
+        let Patterns { touched, strides, by_function } = patterns;
+        if !touched.is_empty() || !strides.is_empty() {
             raw.clear();
-            encode(patterns, &mut raw);
+            encode(&PatternsRef { touched, strides }, &mut raw);
             sections.section(header(Kind::Patterns, index, 0), &raw)?;
         }
+        write_touched_by(sections, header(Kind::TouchedBy, index, 0), by_function, split)?;
         *written += 1;
         Ok(())
     }
@@ -238,6 +241,29 @@ fn write_sharing<W: Write>(
             return Ok(());
         }
     }
+}
+
+/// Writes what functions touched in parts that exceed `split` by less than one function; none if there is nothing.
+fn write_touched_by<W: Write>(
+    sections: &mut SectionWriter<W>,
+    header: Header,
+    mut rest: &[TouchedBy],
+    split: usize,
+) -> Result<(), Error> {
+    let mut raw = Vec::new();
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let full = rest.iter().position(|by| {
+            bytes += 64 + 16 * by.touched.touches.len();
+            bytes >= split
+        });
+        let part;
+        (part, rest) = rest.split_at(full.map_or(rest.len(), |last| last + 1));
+        raw.clear();
+        encode(&part, &mut raw);
+        sections.section(header, &raw)?;
+    }
+    Ok(())
 }
 
 /// Bytes that a line takes in a section, rounded up.
