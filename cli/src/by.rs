@@ -5,13 +5,14 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     output::{number, percent, print, remark, row, shortened, table},
-    query,
+    patterns, query,
 };
 use bf_postproc::{
     Query,
     attribution::{Attribution, By, Figures, Key, Memory, attribute, not_by_place},
     counters,
     paths::Tree,
+    patterns::{ByFunction, Footprint},
 };
 use bf_profile::{CountedFunction, Profile};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
@@ -71,7 +72,12 @@ impl Named {
 
     /// A figure; 0 for one that is not there.
     pub fn get(&self, name: &str) -> u64 {
-        self.0.iter().find(|(other, _)| other == name).map_or(0, |&(_, count)| count)
+        self.find(name).unwrap_or(0)
+    }
+
+    /// A figure, if it is there.
+    fn find(&self, name: &str) -> Option<u64> {
+        self.0.iter().find(|(other, _)| other == name).map(|&(_, count)| count)
     }
 }
 
@@ -153,6 +159,7 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
     let mut items: Vec<_> = rows.map(item).collect();
     if by == By::Function {
         add_counters(profile, tags, &mut totals, &mut items);
+        add_bytes(profile, tags, &mut totals, &mut items);
     }
     let last = answer.levels.last().map_or_else(|| "instructions".to_owned(), |level| format!("{}.misses", level.name));
     let sort = figure(arguments, last, &totals)?;
@@ -262,6 +269,26 @@ fn add_counters(profile: &Profile, tags: &[String], totals: &mut Named, items: &
     totals.0.extend(sums);
 }
 
+/// Adds what functions touched to their rows, if that was recorded, and a row for each function that has none.
+fn add_bytes(profile: &Profile, tags: &[String], totals: &mut Named, items: &mut Vec<Item>) {
+    let Some(ByFunction { whole, functions }) = patterns::by_function(profile, tags) else { return };
+    let counts = whole.touches.is_some();
+    let none: Vec<_> = totals.0.iter().map(|(name, _)| (name.clone(), 0)).collect();
+    totals.0.extend(patterns::figures(&whole, counts));
+    // The display name may be unknown to a row that has only counters.
+    let same = |key: &Key| (key.linkage_name.clone(), key.file.clone(), key.line);
+    let mut functions: BTreeMap<_, _> = functions.into_iter().map(|found| (same(&found.0), found)).collect();
+    for Item { key, figures, .. } in items.iter_mut() {
+        let (known, footprint) = functions.remove(&same(key)).unwrap_or_else(|| (key.clone(), Footprint::default()));
+        *key = known;
+        figures.0.extend(patterns::figures(&footprint, counts));
+    }
+    for (key, footprint) in functions.into_values() {
+        let figures = Named([none.clone(), patterns::figures(&footprint, counts)].concat());
+        items.push(Item { key, memory: None, figures, inclusive: None });
+    }
+}
+
 /// Where a row is, for people: the last parts of its path.
 pub fn place(file: &str, line: u32) -> String {
     let from = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
@@ -313,7 +340,8 @@ pub const USUAL: [&str; 7] = ["entries", "instructions", "loads", "stores", "flo
 /// The counters that stand in the table: the one that it is sorted by, and the usual ones where there is nothing else.
 fn shown_counters(breakdown: &Breakdown) -> Vec<&str> {
     let sort = breakdown.sort.as_str();
-    let is_counter = !sort.trim_end_matches(INCLUSIVE).contains('.') && !sort.ends_with("_references");
+    let shown_anyway = sort.ends_with("_references") || BYTES.iter().any(|(name, _)| *name == sort);
+    let is_counter = !sort.trim_end_matches(INCLUSIVE).contains('.') && !shown_anyway;
     let mut shown = if breakdown.levels.is_empty() { USUAL.to_vec() } else { Vec::new() };
     if is_counter && !shown.contains(&sort) {
         shown.push(sort);
@@ -346,6 +374,8 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
         header.extend((breakdown.by == By::Callpath).then(|| "with callees".to_owned()));
         header.push(format!("{level} write-backs"));
     }
+    let bytes: Vec<_> = BYTES.iter().filter(|(name, _)| breakdown.totals.find(name).is_some()).collect();
+    header.extend(bytes.iter().map(|(_, title)| (*title).to_owned()));
     let counters = shown_counters(breakdown);
     header.extend(counters.iter().map(|name| name.replace('_', " ")));
     let cells = |figures: &Named, inclusive: Option<&Named>| {
@@ -362,9 +392,9 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
             if breakdown.by == By::Callpath {
                 cells.push(with_callees(&name));
             }
-            let writebacks = figures.0.iter().find(|(name, _)| *name == format!("{level}.writebacks"));
-            cells.push(writebacks.map_or_else(|| "-".to_owned(), |&(_, count)| number(count)));
+            cells.push(figures.find(&format!("{level}.writebacks")).map_or_else(|| "-".to_owned(), number));
         }
+        cells.extend(bytes.iter().map(|(name, _)| figures.find(name).map_or_else(|| "-".to_owned(), number)));
         let counts = counters.iter().map(|name| match name.strip_suffix(INCLUSIVE) {
             Some(name) => with_callees(name),
             None => number(figures.get(name)),
@@ -388,8 +418,22 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
         for other in &others[1..] {
             sum.0.iter_mut().zip(&other.figures.0).for_each(|((_, sum), (_, count))| *sum += count);
         }
+        sum.0.retain(|(name, _)| patterns::adds_up(name));
         rows.push(line(format!("({} more)", number(others.len() as u64)), String::new(), &sum, None));
     }
     rows.push(line("all".to_owned(), String::new(), &breakdown.totals, Some(&breakdown.totals)));
-    text + "\n" + &table(header, rows)
+    text + "\n" + &table(header, rows) + &bytes_note(&breakdown.totals)
+}
+
+/// The figures of bytes that have columns, where they are known, and what those are called.
+const BYTES: [(&str, &str); 2] = [(patterns::UNIQUE, "unique bytes"), (patterns::COVERING, "90 % of touches in")];
+
+/// What a reader of the columns of bytes should know.
+fn bytes_note(totals: &Named) -> String {
+    let Some(_) = totals.find(patterns::UNIQUE) else { return String::new() };
+    let missing = match totals.get(patterns::MISSING) {
+        0 => String::new(),
+        missing => format!("; they are too low: {} accesses are missing for want of memory", number(missing)),
+    };
+    format!("Bytes do not add up: one that several functions touched is counted for each of them{missing}.\n")
 }

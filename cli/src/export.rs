@@ -12,8 +12,9 @@ use crate::{
     args::{ExportArguments, ExportFormat},
     by,
     failure::Failure,
-    input,
+    input::{self, Loaded},
     output::row,
+    patterns,
 };
 use bf_postproc::{paths::Tree, table::Table};
 use forest::Forest;
@@ -62,11 +63,13 @@ pub fn command(arguments: &ExportArguments) -> Result<(), Failure> {
             let forest = tree.as_ref().map_or_else(|| Forest::of_places(&attribution), Forest::of_paths);
             hpctoolkit::write(&facts, &forest, &arguments.output)
         }
-        ExportFormat::Json => write(&arguments.output, |to| json(&facts, &table, to)),
+        ExportFormat::Json => write(&arguments.output, |to| json(&facts, &table, functions(&loaded, tags), to)),
         ExportFormat::Csv => write(&arguments.output, |to| csv(&table, to)),
         // Written above, profile by profile.
         ExportFormat::Parquet => Ok(()),
-        ExportFormat::Sql => write(&arguments.output, |to| Ok(sql::write(&facts, &table, to)?)),
+        ExportFormat::Sql => {
+            write(&arguments.output, |to| Ok(sql::write(&facts, &table, functions(&loaded, tags), to)?))
+        }
     }
 }
 
@@ -102,13 +105,42 @@ fn objects(table: &Table) -> impl Iterator<Item = Value> {
     })
 }
 
-fn json(facts: &Facts, table: &Table, to: &mut dyn Write) -> Result<(), Failure> {
+/// What the functions of each process touched, as JSON objects; none if that was not recorded.
+fn functions(loaded: &Loaded, tags: &[String]) -> Vec<Value> {
+    let all = patterns::by_function(&loaded.profile, tags);
+    let counts = all.is_some_and(|all| all.whole.touches.is_some());
+    let mut rows = Vec::new();
+    for process in &loaded.profile.processes {
+        let found = bf_postproc::patterns::by_function(std::slice::from_ref(process), tags);
+        for (key, footprint) in found.unwrap_or_default().unwrap_or_default().functions {
+            let row: Map<String, Value> = [
+                ("process", Value::from(process.meta.executable.as_str())),
+                ("pid", process.meta.pid.into()),
+                ("function", key.name.into()),
+                ("linkage_name", key.linkage_name.into()),
+                ("function_file", key.file.into()),
+                ("function_line", key.line.into()),
+            ]
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .chain(patterns::figures(&footprint, counts).into_iter().map(|(name, count)| (name, count.into())))
+            .collect();
+            rows.push(row.into());
+        }
+    }
+    rows
+}
+
+fn json(facts: &Facts, table: &Table, functions: Vec<Value>, to: &mut dyn Write) -> Result<(), Failure> {
     let totals: Map<String, Value> =
         table.figures.iter().cloned().zip(table.totals.iter().copied().map(Value::from)).collect();
     let mut document = serde_json::to_value(facts)?;
     if let Some(document) = document.as_object_mut() {
         document.insert("totals".to_owned(), totals.into());
         document.insert("items".to_owned(), objects(table).collect());
+        if !functions.is_empty() {
+            document.insert("functions".to_owned(), functions.into());
+        }
     }
     serde_json::to_writer_pretty(&mut *to, &document)?;
     Ok(writeln!(to)?)

@@ -2,9 +2,9 @@
 
 use crate::{
     by,
-    output::{number, percent, table},
+    output::{number, percent, remark, table},
 };
-use bf_postproc::patterns::{self, Footprint, StrideCounts, StrideSite};
+use bf_postproc::patterns::{self, ByFunction, Footprint, StrideCounts, StrideSite};
 use bf_profile::Profile;
 use serde::Serialize;
 use std::fmt::Write;
@@ -17,6 +17,9 @@ const MOST_SITES: usize = 10;
 pub struct Patterns {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unique_bytes: Vec<Footprint>,
+    /// Whether functions are told apart.
+    #[serde(skip)]
+    by_function: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     strides: Option<Strides>,
 }
@@ -47,7 +50,8 @@ impl Patterns {
             sites.sort_by_key(|site| std::cmp::Reverse(site.counts.accesses));
             Strides { totals, sites }
         });
-        Self { unique_bytes: patterns::footprints(profile, tags), strides }
+        let by_function = profile.processes.iter().any(|process| !process.patterns.by_function.is_empty());
+        Self { unique_bytes: patterns::footprints(profile, tags), by_function, strides }
     }
 
     /// The sections of a report.
@@ -56,6 +60,9 @@ impl Patterns {
         if !self.unique_bytes.is_empty() {
             text += "\nBytes touched (a touch is one byte of one access)\n";
             self.unique_bytes.iter().for_each(|footprint| text += &footprint_text(footprint));
+        }
+        if self.by_function {
+            text += "  of each function: `bf report --by function --sort unique_bytes`\n";
         }
         self.strides.iter().for_each(|strides| text += &strides.text());
         text
@@ -79,6 +86,49 @@ fn footprint_text(footprint: &Footprint) -> String {
         let _ = write!(text, "; too low: {} accesses are missing for want of memory", number(*missing));
     }
     text + "\n"
+}
+
+/// The figure of a function that says how many different bytes it touched.
+pub const UNIQUE: &str = "unique_bytes";
+/// How many of those accesses are missing for want of memory.
+pub const MISSING: &str = "unique_bytes_missing";
+/// The fewest of the bytes that have so many percent of the touches.
+pub const COVERING: &str = "covering_90";
+
+/// What functions touched under one of these tags, or in the whole run; says why there is nothing if that is so.
+pub fn by_function(profile: &Profile, tags: &[String]) -> Option<ByFunction> {
+    let found = patterns::by_function(&profile.processes, tags).unwrap_or_else(|why| {
+        remark(&why.to_string());
+        None
+    });
+    let without = |process: &&bf_profile::Process| process.meta.accesses > 0 && process.patterns.by_function.is_empty();
+    if let Some(process) = profile.processes.iter().find(without).filter(|_| found.is_some()) {
+        remark(&format!(
+            "the unique bytes are without those of {} {}, which did not record them by function",
+            process.meta.executable, process.meta.pid
+        ));
+    }
+    found
+}
+
+/// The figures of a function, or of all, by name; `counts`: whether it was recorded how often bytes were touched.
+pub fn figures(footprint: &Footprint, counts: bool) -> Vec<(String, u64)> {
+    let Footprint { tag: _, bytes, touches, covering, missing } = footprint;
+    let mut all = vec![(UNIQUE.to_owned(), *bytes)];
+    if counts {
+        all.push(("touches".to_owned(), touches.unwrap_or_default()));
+        all.extend(patterns::PERCENT.map(|percent| {
+            let cover = covering.iter().find(|cover| cover.percent == percent);
+            (format!("covering_{percent}"), cover.map_or(0, |cover| cover.bytes))
+        }));
+    }
+    all.push((MISSING.to_owned(), *missing));
+    all
+}
+
+/// Whether a figure of functions adds up to that of all: a byte may be touched by several.
+pub fn adds_up(figure: &str) -> bool {
+    figure != UNIQUE && !figure.starts_with("covering_")
 }
 
 impl Strides {

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::query::is_wanted;
-use bf_profile::{Places, Process, Profile, Strides, Touched};
+use crate::{
+    attribution::{Key, UNKNOWN},
+    query::is_wanted,
+};
+use bf_profile::{Places, Process, Profile, Strides, Touched, TouchedBy};
 use serde::Serialize;
 
 /// The different bytes that were touched, those of several processes added up.
@@ -33,38 +36,100 @@ pub struct Cover {
 /// Percentages of touches that are answered.
 pub const PERCENT: [u32; 6] = [50, 75, 90, 95, 99, 100];
 
+/// Figures of several processes, added up.
+#[derive(Default)]
+struct Sum {
+    bytes: u64,
+    missing: u64,
+    /// Bytes by how often they were touched.
+    counts: BTreeMap<u64, u64>,
+}
+
+impl Sum {
+    fn add(&mut self, Touched { tag: _, bytes, touches, missing }: &Touched) {
+        self.bytes += bytes;
+        self.missing += missing;
+        touches.iter().for_each(|&(times, bytes)| *self.counts.entry(times).or_default() += bytes);
+    }
+
+    fn footprint(self, tag: Option<&str>) -> Footprint {
+        let Self { bytes, missing, counts } = self;
+        let touches = counts.iter().map(|(times, bytes)| times * bytes).sum();
+        let known = !counts.is_empty();
+        Footprint {
+            tag: tag.map(str::to_owned),
+            bytes,
+            touches: known.then_some(touches),
+            covering: if known { covering(&counts, touches) } else { Vec::new() },
+            missing,
+        }
+    }
+}
+
 /// The whole run, then each tag by name; with `tags` only those. Empty if nothing was recorded.
 #[must_use]
 pub fn footprints(profile: &Profile, tags: &[String]) -> Vec<Footprint> {
-    let mut all: BTreeMap<Option<&str>, (Footprint, BTreeMap<u64, u64>)> = BTreeMap::new();
+    let mut all: BTreeMap<Option<&str>, Sum> = BTreeMap::new();
     for process in &profile.processes {
-        for part in &process.patterns.touched {
-            let Touched { tag, bytes, ref touches, missing } = *part;
-            if tag.map_or(!tags.is_empty(), |tag| !is_wanted(process, tags, tag)) {
+        for touched in &process.patterns.touched {
+            if touched.tag.map_or(!tags.is_empty(), |tag| !is_wanted(process, tags, tag)) {
                 continue;
             }
-            let name = tag.map(|tag| process.tags.get(tag as usize).map_or("", String::as_str));
-            let (sum, counts) = all.entry(name).or_default();
-            sum.bytes += bytes;
-            sum.missing += missing;
-            touches.iter().for_each(|&(times, bytes)| *counts.entry(times).or_default() += bytes);
+            let name = touched.tag.map(|tag| process.tags.get(tag as usize).map_or("", String::as_str));
+            all.entry(name).or_default().add(touched);
         }
     }
     // One tag that nobody set is the whole.
     let only = all.len() == 2 && all.contains_key(&Some(""));
-    all.into_iter()
-        .filter(|(name, _)| !(only && name.is_some()))
-        .map(|(name, (sum, counts))| {
-            let touches = counts.iter().map(|(times, bytes)| times * bytes).sum();
-            let known = !counts.is_empty();
-            Footprint {
-                tag: name.map(str::to_owned),
-                touches: known.then_some(touches),
-                covering: if known { covering(&counts, touches) } else { Vec::new() },
-                ..sum
-            }
-        })
-        .collect()
+    let shown = all.into_iter().filter(|(name, _)| !(only && name.is_some()));
+    shown.map(|(name, sum)| sum.footprint(name)).collect()
+}
+
+/// What each function touched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ByFunction {
+    /// All of it: less than the sum, as far as functions touched the same bytes.
+    pub whole: Footprint,
+    /// By function, as [`crate::attribution::By::Function`] has them.
+    pub functions: BTreeMap<Key, Footprint>,
+}
+
+/// Why there is no answer to the bytes of functions: bytes are kept by tag, and those of several tags may be the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes that functions touched under several tags together are not known; ask for one of {}", .0.join(", "))]
+pub struct SeveralTags(pub Vec<String>);
+
+/// What each function touched in the whole run, or under the one tag that is asked for; `None` if that was not recorded.
+///
+/// # Errors
+/// A process that touched bytes under several of the tags.
+pub fn by_function(processes: &[Process], tags: &[String]) -> Result<Option<ByFunction>, SeveralTags> {
+    let (mut whole, mut functions): (Sum, BTreeMap<Key, Sum>) = Default::default();
+    let recorded = || processes.iter().filter(|process| !process.patterns.by_function.is_empty());
+    for process in recorded() {
+        let all = &process.patterns.touched;
+        let wanted: Vec<_> = if tags.is_empty() {
+            vec![None]
+        } else {
+            all.iter()
+                .map(|touched| touched.tag)
+                .filter(|tag| tag.is_some_and(|tag| is_wanted(process, tags, tag)))
+                .collect()
+        };
+        if wanted.len() > 1 {
+            let name = |tag: u32| format!("`{}`", process.tags.get(tag as usize).map_or("", String::as_str));
+            return Err(SeveralTags(wanted.into_iter().flatten().map(name).collect()));
+        }
+        all.iter().filter(|touched| wanted.contains(&touched.tag)).for_each(|touched| whole.add(touched));
+        let by_function = &process.patterns.by_function;
+        for TouchedBy { function, touched } in by_function.iter().filter(|by| wanted.contains(&by.touched.tag)) {
+            let unknown = || Key { name: UNKNOWN.to_owned(), ..Key::default() };
+            let key = function.map_or_else(unknown, |function| Key::of_function(&process.places, function));
+            functions.entry(key).or_default().add(touched);
+        }
+    }
+    let functions = functions.into_iter().map(|(key, sum)| (key, sum.footprint(None))).collect();
+    Ok(recorded().next().map(|_| ByFunction { whole: whole.footprint(None), functions }))
 }
 
 /// `counts`: bytes by how often they were touched, `all` times in all.
@@ -134,14 +199,8 @@ pub struct StrideSite {
 impl StrideSite {
     fn new(places: &Places, strides: &Strides) -> Self {
         let kind = if strides.store { "store" } else { "load" };
-        let unknown = Self {
-            function: crate::attribution::UNKNOWN.to_owned(),
-            file: String::new(),
-            line: 0,
-            column: 0,
-            kind,
-            bytes: strides.bytes,
-        };
+        let unknown =
+            Self { function: UNKNOWN.to_owned(), file: String::new(), line: 0, column: 0, kind, bytes: strides.bytes };
         let found = strides.site.and_then(|index| Some((index, places.sites.get(index as usize)?)));
         let Some((index, site)) = found else { return unknown };
         let function = places.functions.get(places.compiled_into(index) as usize);
@@ -182,7 +241,7 @@ pub fn total<'a>(all: impl IntoIterator<Item = &'a StrideCounts>) -> StrideCount
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bf_profile::Patterns;
+    use bf_profile::{Patterns, places::Function};
     use proptest::prelude::*;
 
     /// A tag, and pairs of touches and bytes.
@@ -195,7 +254,7 @@ mod tests {
         });
         Process {
             tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
-            patterns: Patterns { touched: touched.collect(), strides: Vec::new() },
+            patterns: Patterns { touched: touched.collect(), ..Patterns::default() },
             ..Process::default()
         }
     }
@@ -237,6 +296,42 @@ mod tests {
         let profile = Profile { processes: vec![process(&[""], &[(None, &[(2, 2)]), (Some(0), &[(2, 2)])])] };
         let [only] = footprints(&profile, &[]).try_into().unwrap();
         assert_eq!((only.tag, only.bytes, only.touches), (None, 2, Some(4)));
+    }
+
+    #[test]
+    fn functions_of_all_processes_are_added_up_by_name() {
+        let strings = ["", "f", "g"].map(str::to_owned).to_vec();
+        let function = |name| Function { name, display: name, file: 0, line: 3 };
+        let by = |function, tag, bytes| TouchedBy {
+            function,
+            touched: Touched { tag, bytes, missing: bytes, ..Touched::default() },
+        };
+        let with = |process: Process, functions: Vec<Function>, by_function: Vec<TouchedBy>| Process {
+            places: Places { strings: strings.clone(), functions, ..Places::default() },
+            patterns: Patterns { by_function, ..process.patterns },
+            ..process
+        };
+        let all = [(None, &[(1, 8)][..]), (Some(0), &[(1, 8)]), (Some(1), &[(1, 5)])];
+        let by_tag = vec![by(None, None, 2), by(Some(0), None, 8), by(Some(0), Some(0), 8), by(Some(0), Some(1), 5)];
+        let profile = Profile {
+            processes: vec![
+                with(process(&["", "a"], &all), vec![function(1)], by_tag),
+                with(process(&[""], &all[..2]), vec![function(2), function(1)], vec![by(Some(1), None, 3)]),
+                // One that did not tell functions apart.
+                process(&[""], &all[..2]),
+            ],
+        };
+        let bytes = |tags: &[&str]| {
+            let tags: Vec<_> = tags.iter().map(|&tag| tag.to_owned()).collect();
+            let found = by_function(&profile.processes, &tags)?.unwrap();
+            let functions = found.functions.into_iter().map(|(key, found)| (key.name, found.bytes, found.missing));
+            Ok((found.whole.bytes, functions.collect::<Vec<_>>()))
+        };
+        let f = |bytes| ("f".to_owned(), bytes, bytes);
+        assert_eq!(bytes(&[]), Ok((16, vec![(UNKNOWN.to_owned(), 2, 2), f(11)])));
+        assert_eq!(bytes(&["a"]), Ok((5, vec![f(5)])));
+        assert_eq!(bytes(&["", "a"]), Err(SeveralTags(vec!["``".to_owned(), "`a`".to_owned()])));
+        assert_eq!(by_function(&profile.processes[2..], &[]), Ok(None));
     }
 
     #[test]

@@ -225,7 +225,7 @@ mod tests {
             instructions: Some(Instructions::Portable),
             order: Order::Slots,
             by_place: Some(true),
-            patterns: Some(Wanted { bytes: false, touches: true, strides: true }),
+            patterns: Some(Wanted { bytes: false, touches: true, strides: true, functions: false }),
             sharing: Some(100),
             phases: Some(3_000_000),
             threads: Some(2),

@@ -1,7 +1,7 @@
 //! The instrumented modules of the process: their names, their wishes, the callees they do not define, and their segments.
 
 use crate::places::{Copied, Interned};
-use crate::process::lock;
+use crate::process::{Recorder, lock};
 use crate::{decode, log, objects, process};
 use bf_abi::{ABI_VERSION, Entry, Module, Segment};
 use bf_collect::{Item, Shape, Wanted};
@@ -66,7 +66,7 @@ impl Known {
             callees: Vec::new(),
             numbers: BTreeMap::new(),
             by_function: false,
-            patterns: Wanted { bytes: false, touches: false, strides: false },
+            patterns: Wanted { bytes: false, touches: false, strides: false, functions: false },
             by_object: false,
             by_path: false,
             modules: BTreeMap::new(),
@@ -141,6 +141,8 @@ pub unsafe fn register(module: *const Module) {
         bytes: fields.flags & Module::UNIQUE_BYTES != 0,
         touches: fields.flags & Module::FOOTPRINT != 0,
         strides: fields.flags & Module::STRIDES != 0,
+        // As `by_function` has it.
+        functions: false,
     };
     if let Some(late) = process::missing(line_sizes, fields.max_set_bits, fields.max_ways, patterns) {
         log::remark(format!("{name} was loaded after recording began, too late for its {late}"));
@@ -176,7 +178,7 @@ pub fn forget(gone: impl Fn(usize) -> bool) {
 /// Numbers a segment seen for the first time, from 1 up; its `id` from now on.
 pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
     let recorder = process::recorder();
-    let apart = recorder.is_some_and(|recorder| recorder.wanted().strides);
+    let wanted = recorder.map(Recorder::wanted).unwrap_or_default();
     let config = recorder.map(|recorder| recorder.session().config());
     let by_item = config.is_some_and(|config| config.by_item || config.tracked > 0);
     let known = &mut *lock(&KNOWN);
@@ -196,7 +198,14 @@ pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
     // By content: a library that is loaded over and over adds nothing.
     let next = known.segments.len() as u32 + 1;
     let mut shape = decode::shape(segment, entries, site, item);
-    if apart {
+    if wanted.functions
+        && let (Some(tables), Some(entry)) = (&tables, entries.first())
+        && let Some(function) = known.places.compiled_into(&tables.places, entry.site)
+    {
+        // A segment lies within one function.
+        shape = shape.in_function(function + 1);
+    }
+    if wanted.strides {
         // Strides are those of one instruction, so each segment has a number of its own.
         shape = shape.of_segment(next);
         let sites = entries.iter().map(|entry| match &mut tables {

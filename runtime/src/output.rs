@@ -90,6 +90,7 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
     let named = process::config().by_item
         || snapshot.sharing.iter().any(|lines| !lines.lines.is_empty())
         || !patterns.strides.is_empty()
+        || !patterns.by_function.is_empty()
         || !paths.is_empty();
     let mut places = if named || !counters.places.is_empty() { modules::places() } else { Places::default() };
     let (mut objects, mut paths_of_items) = (bf_profile::Objects::default(), Vec::new());

@@ -141,17 +141,22 @@ impl Interned {
         if self.places.sites.len() < MOST_COUNTED {
             return self.site(module, number);
         }
-        let Some(mut outermost) = (number as usize).checked_sub(1) else { return 0 };
+        let Some(function) = self.compiled_into(module, number) else { return 0 };
+        let Function { file, .. } = self.places.functions[function as usize];
+        self.add_site(Site { function, file, ..Site::default() }) + 1
+    }
+
+    /// The index of the function that a module's site was compiled into; `None` for one that is not in its tables.
+    pub fn compiled_into(&mut self, module: &Copied, number: u32) -> Option<u32> {
+        let mut outermost = (number as usize).checked_sub(1)?;
         // A call that it was inlined at stands before it.
         while let Some(call) = module.sites.get(outermost).and_then(|site| (site.inlined_at as usize).checked_sub(1))
             && call < outermost
         {
             outermost = call;
         }
-        let Some(&bf_abi::Site { function, .. }) = module.sites.get(outermost) else { return 0 };
-        let function = self.function(module, function);
-        let Function { file, .. } = self.places.functions[function as usize];
-        self.add_site(Site { function, file, ..Site::default() }) + 1
+        let function = module.sites.get(outermost)?.function;
+        Some(self.function(module, function))
     }
 
     fn add_item(&mut self, item: Item) -> Number {
@@ -274,6 +279,16 @@ mod tests {
         assert_eq!((places.sites.len(), places.loops.len(), places.functions.len()), (2, 2, 2));
         assert_eq!(places.string(places.functions[places.compiled_into(1) as usize].name), "main");
         assert_eq!(places.sites[1].inlined_at, Some(0));
+    }
+
+    #[test]
+    fn a_site_is_compiled_into_the_outermost_function() {
+        let mut interned = Interned::new();
+        let module = module("x");
+        let into = [1, 2, 0, 3].map(|number| interned.compiled_into(&module, number));
+        assert_eq!(into, [Some(0), Some(0), None, None]);
+        let places = interned.places();
+        assert_eq!((places.string(places.functions[0].name), places.sites.len()), ("main", 0));
     }
 
     #[test]

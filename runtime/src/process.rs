@@ -410,6 +410,14 @@ pub fn config() -> Config {
     })
 }
 
+/// The access patterns to keep, likewise.
+fn wanted() -> Wanted {
+    let options = options();
+    let (patterns, by_function) = modules::with(|known| (known.patterns, known.by_function));
+    let wanted = options.patterns.unwrap_or(patterns);
+    Wanted { functions: wanted.touched() && options.by_place.unwrap_or(by_function), ..wanted }
+}
+
 /// What a module asks for that the running session does not keep, in words; `None` if there is nothing.
 pub fn missing(line_sizes: &[u32], max_set_bits: u32, max_ways: u32, patterns: Wanted) -> Option<String> {
     let recorder = recorder()?;
@@ -449,7 +457,7 @@ fn begin_recorder() -> &'static Recorder {
     let helpers = if helps { helpers::wanted() } else { 0 };
     let session = Session::new(config).limited_by(memory::full);
     let session = if helpers > 1 { session.apart() } else { session };
-    let wanted = options().patterns.unwrap_or_else(|| modules::with(|known| known.patterns));
+    let wanted = wanted();
     let patterns = wanted.any().then(|| Mutex::new(Patterns::new(wanted, memory::full)));
     let fresh = Box::leak(Box::new(Recorder { session, trace, patterns, wanted, helpers: Helpers::new(helpers) }));
     objects::begin(&fresh.session, recorder().map(|old| &old.session));

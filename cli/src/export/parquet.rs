@@ -10,7 +10,7 @@ use crate::{
     output::{counted, remark},
     query,
 };
-use bf_postproc::{Cache, Query, QueryError};
+use bf_postproc::{Cache, Query, QueryError, patterns};
 use bf_profile::Profile;
 use std::{fs, path::Path};
 
@@ -101,7 +101,8 @@ impl Tables {
             answer.levels.iter().enumerate().try_for_each(|(at, level)| self.levels.row(key.level_row(at, level)))?;
             if !process.items.is_empty() {
                 let parts = bf_postproc::attribution::attribute(&alone, &question)?;
-                key.function_rows(&parts, |row| self.functions.row(row))?;
+                let bytes = patterns::by_function(&alone.processes, tags).unwrap_or_default();
+                key.function_rows(&parts, bytes.as_ref(), |row| self.functions.row(row))?;
             }
         }
         Ok(())

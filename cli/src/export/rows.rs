@@ -10,6 +10,7 @@ use crate::{
 use bf_postproc::{
     LevelAnswer,
     attribution::{Attribution, By},
+    patterns::ByFunction,
 };
 use bf_profile::{EndReason, Owner, Process, StackData};
 
@@ -108,6 +109,7 @@ pub fn function_columns() -> Vec<Column> {
         ("load_misses", Integer),
         ("store_misses", Integer),
         ("writebacks", Integer),
+        ("unique_bytes", Integer),
     ])
 }
 
@@ -221,13 +223,15 @@ impl Key<'_> {
         Ok(())
     }
 
-    /// The rows of all functions, one for each level.
+    /// The rows of all functions, one for each level; `bytes` is what they touched, if that is known.
     pub fn function_rows(
         &self,
         parts: &Attribution<'_>,
+        bytes: Option<&ByFunction>,
         mut take: impl FnMut(Vec<Cell>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         for (key, figures) in parts.by(By::Function) {
+            let unique = bytes.map(|bytes| bytes.functions.get(&key).map_or(0, |footprint| footprint.bytes));
             for (level, counts) in parts.answer.levels.iter().zip(&figures.levels) {
                 take(self.row([
                     key.name.as_str().into(),
@@ -240,6 +244,7 @@ impl Key<'_> {
                     counts.misses[0].into(),
                     counts.misses[1].into(),
                     level.writebacks.map(|_| counts.writebacks).into(),
+                    unique.into(),
                 ]))?;
             }
         }

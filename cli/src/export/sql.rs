@@ -1,5 +1,5 @@
-//! SQL statements that make a database of two tables, as `sqlite3 FILE.db < EXPORT` takes them: `facts` (name, value), and
-//! `parts` with a row for each place and a column for each figure.
+//! SQL statements that make a database, as `sqlite3 FILE.db < EXPORT` takes them: `facts` (name, value), `parts` with a row
+//! for each place and a column for each figure, and, if that was recorded, `functions` with the bytes that each touched.
 
 use super::{Facts, objects};
 use bf_postproc::table::Table;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::io::{self, Write};
 
 /// Writes the statements.
-pub fn write(facts: &Facts, table: &Table, to: &mut dyn Write) -> io::Result<()> {
+pub fn write(facts: &Facts, table: &Table, functions: Vec<Value>, to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "BEGIN;\nCREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT);")?;
     let profiles = facts.profiles.join(" ");
     let machine = facts.machine.as_deref().unwrap_or_default();
@@ -15,19 +15,26 @@ pub fn write(facts: &Facts, table: &Table, to: &mut dyn Write) -> io::Result<()>
     for (name, value) in all {
         writeln!(to, "INSERT INTO facts VALUES ({}, {});", literal(name), literal(value))?;
     }
-    for (at, object) in objects(table).enumerate() {
+    rows("parts", objects(table), to)?;
+    rows("functions", functions.into_iter(), to)?;
+    writeln!(to, "COMMIT;")
+}
+
+/// A table with a row for each object, all of which have the keys of the first; none if there is no object.
+fn rows(table: &str, objects: impl Iterator<Item = Value>, to: &mut dyn Write) -> io::Result<()> {
+    for (at, object) in objects.enumerate() {
         let Value::Object(object) = object else { continue };
         if at == 0 {
             let column = |(name, value): (&String, &Value)| {
                 let kind = if value.is_string() { "TEXT" } else { "INTEGER" };
                 format!("\"{}\" {kind} NOT NULL", name.replace('"', "\"\""))
             };
-            writeln!(to, "CREATE TABLE parts ({});", object.iter().map(column).collect::<Vec<_>>().join(", "))?;
+            writeln!(to, "CREATE TABLE {table} ({});", object.iter().map(column).collect::<Vec<_>>().join(", "))?;
         }
         let cells: Vec<_> = object.values().map(cell).collect();
-        writeln!(to, "INSERT INTO parts VALUES ({});", cells.join(", "))?;
+        writeln!(to, "INSERT INTO {table} VALUES ({});", cells.join(", "))?;
     }
-    writeln!(to, "COMMIT;")
+    Ok(())
 }
 
 fn cell(value: &Value) -> String {
