@@ -1,12 +1,13 @@
 //! From counts of slots to the counters of a profile.
 
-use crate::paths::{self, Found};
+use crate::paths::Found;
 use crate::places::Interned;
 use crate::slots::{self, Counted, Counts, Run};
 use crate::{called, modules};
-use bf_abi::counting::{Function, Part, Term};
+use bf_abi::counting::{Function, Part, Slot, Term};
 use bf_collect::Bucket;
 use bf_profile::{BlockItem, CountItem, CountedFunction, Counters, PathCounts, PlaceItem};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Prefix of the counters of calls into functions that the calling module does not define.
@@ -32,20 +33,20 @@ struct Sums<'a> {
     blocks: BTreeMap<(u32, Name<'a>, u32), (u32, Amounts<'a>)>,
 }
 
-/// Everything counted so far. Amounts below zero, which only a reading in the middle of a branch can make, are zero.
-pub fn collect() -> Counters {
+/// Everything counted so far, on these paths and on none. Amounts below zero, which only a reading in the middle of a branch
+/// can make, are zero.
+pub fn collect(paths: &[Found]) -> Counters {
     called::name();
-    // Before the counts, in the order of locks.
-    let paths = paths::found();
-    modules::naming(|places| collected(&mut slots::counts(), &paths, places))
+    modules::naming(|places| collected(&mut slots::counts(), paths, places))
 }
 
 fn collected(counts: &mut Counts, paths: &[Found], table: &mut Interned) -> Counters {
-    let totals: Vec<_> = counts.totals.iter().map(|totals| whole(counts, totals, paths)).collect();
+    let Counts { modules, targets, totals, .. } = counts;
+    let totals: Vec<_> = totals.iter().map(|totals| whole(modules, totals, paths)).collect();
     let callee = |name: Option<&str>| format!("{CALLS_INDIRECT_TO}{}", name.unwrap_or(UNKNOWN));
-    let callees: Vec<_> = counts.targets.iter().map(|target| callee(target.name.as_deref())).collect();
+    let callees: Vec<_> = targets.iter().map(|target| callee(target.name.as_deref())).collect();
     let mut sites = Vec::new();
-    for module in &mut counts.modules {
+    for module in &mut *modules {
         let used = (module.first..module.first + module.slots.len())
             .map(|slot| totals.iter().any(|totals| totals.get(slot).is_some_and(|&count| count > 0)));
         sites.push(module.sites(used, table));
@@ -54,10 +55,10 @@ fn collected(counts: &mut Counts, paths: &[Found], table: &mut Interned) -> Coun
     let tagged = totals.iter().enumerate().skip(usize::from(Bucket::FIRST.0));
     for (bucket, totals) in tagged {
         let tag = (bucket - usize::from(Bucket::FIRST.0)) as u32;
-        counts.modules.iter().zip(&sites).for_each(|(module, sites)| sums.add(module, sites, tag, totals));
-        for (target, callee) in counts.targets.iter().zip(&callees) {
+        modules.iter().zip(&sites).for_each(|(module, sites)| sums.add(module, sites, tag, totals));
+        for (target, callee) in targets.iter().zip(&callees) {
             let calls = totals.get(target.slot).copied().unwrap_or_default();
-            let module = &counts.modules[target.module];
+            let module = &modules[target.module];
             let Some(function) = module.functions.get(target.function as usize).filter(|_| calls > 0) else { continue };
             let sums = sums.places.entry((tag, counted(module, function), 0)).or_default();
             *sums.entry(callee).or_default() += calls.cast_signed();
@@ -88,18 +89,10 @@ impl<'a> Sums<'a> {
             let function = function.map(|function| counted(module, function));
             for (part, &site) in parts.by_ref().take(slot.n_parts as usize) {
                 let Some(function) = function else { continue };
-                let places = self.places.entry((tag, function, site)).or_default();
-                let block = (tag, function, slot.block);
-                let blocks = module
-                    .every_block
-                    .then(|| &mut self.blocks.entry(block).or_insert_with(|| (slot.line, Amounts::new())).1);
-                let mut all: Vec<_> = [places].into_iter().chain(blocks).collect();
-                for term in terms(module, part) {
-                    let amount = i64::from(term.amount).wrapping_mul(count.cast_signed());
-                    for amounts in &mut all {
-                        let sum = amounts.entry(string(module, term.counter)).or_default();
-                        *sum = sum.wrapping_add(amount);
-                    }
+                add(self.places.entry((tag, function, site)).or_default(), module, part, count);
+                if module.every_block {
+                    let block = self.blocks.entry((tag, function, slot.block));
+                    add(&mut block.or_insert_with(|| (slot.line, Amounts::new())).1, module, part, count);
                 }
             }
         }
@@ -168,13 +161,15 @@ pub fn indirect(counters: &Counters) -> impl Iterator<Item = (&str, u64)> {
 }
 
 /// The totals as if no function had slots of its own for each path.
-fn whole(counts: &Counts, totals: &[u64], paths: &[Found]) -> Vec<u64> {
-    let mut whole = totals.to_vec();
+fn whole<'a>(modules: &[Counted], totals: &'a [u64], paths: &[Found]) -> Cow<'a, [u64]> {
+    let mut whole = Cow::Borrowed(totals);
     for (slot, run) in paths.iter().filter_map(|path| path.counts).filter_map(|(slot, run)| Some((slot?, run))) {
-        let first = counts.modules[run.module].first + run.first;
+        let first = modules[run.module].first + run.first;
         for index in 0..run.len {
             let count = totals.get(slot + index).copied().unwrap_or_default();
-            if let Some(sum) = whole.get_mut(first + index) {
+            if count > 0
+                && let Some(sum) = whole.to_mut().get_mut(first + index)
+            {
                 *sum += count;
             }
         }
@@ -185,11 +180,12 @@ fn whole(counts: &Counts, totals: &[u64], paths: &[Found]) -> Vec<u64> {
 /// What was executed on each path, in the names of all counters.
 pub fn by_path(counters: &Counters, paths: &[Found]) -> Vec<PathCounts> {
     let counts = slots::counts();
+    let first_parts: Vec<_> = counts.modules.iter().map(first_parts).collect();
     let mut all = Vec::new();
     for (tag, totals) in (0..).zip(counts.totals.iter().skip(usize::from(Bucket::FIRST.0))) {
         for (node, path) in (0..).zip(paths) {
             let Some((slot, run)) = path.counts else { continue };
-            let values = on_path(&counts.modules[run.module], run, slot, totals);
+            let values = on_path(&counts.modules[run.module], &first_parts[run.module], (slot, run), totals);
             let named = |(name, value): (&str, i64)| {
                 let name = counters.names.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
                 Some((name as u32, value.max(0).cast_unsigned()))
@@ -203,23 +199,41 @@ pub fn by_path(counters: &Counters, paths: &[Found]) -> Vec<PathCounts> {
     all
 }
 
+/// By slot of a module: the index of its first part.
+fn first_parts(module: &Counted) -> Vec<usize> {
+    let mut next = 0;
+    let first = |slot: &Slot| {
+        let first = next;
+        next += slot.n_parts as usize;
+        first
+    };
+    module.slots.iter().map(first).collect()
+}
+
 /// What the slots of a path come to, or those of its function if it has none.
-fn on_path<'a>(module: &'a Counted, run: Run, slot: Option<usize>, totals: &[u64]) -> Amounts<'a> {
-    let (before, slots) = module.slots[..run.first + run.len].split_at(run.first);
-    let parts: usize = before.iter().map(|slot| slot.n_parts as usize).sum();
-    let mut parts = module.parts[parts..].iter();
+fn on_path<'a>(
+    module: &'a Counted,
+    first_parts: &[usize],
+    (slot, run): (Option<usize>, Run),
+    totals: &[u64],
+) -> Amounts<'a> {
     let mut amounts = Amounts::new();
-    for (slot, number) in slots.iter().zip(slot.unwrap_or(module.first + run.first)..) {
+    let slots = module.slots.iter().zip(first_parts).skip(run.first).take(run.len);
+    for ((slot, &first), number) in slots.zip(slot.unwrap_or(module.first + run.first)..) {
         let count = totals.get(number).copied().unwrap_or_default();
-        for part in parts.by_ref().take(slot.n_parts as usize) {
-            for term in terms(module, part) {
-                let amount = i64::from(term.amount).wrapping_mul(count.cast_signed());
-                let sum = amounts.entry(string(module, term.counter)).or_default();
-                *sum = sum.wrapping_add(amount);
-            }
-        }
+        let parts = module.parts.iter().skip(first).take(slot.n_parts as usize);
+        parts.for_each(|part| add(&mut amounts, module, part, count));
     }
     amounts
+}
+
+/// Adds what a part comes to that was executed so often.
+fn add<'a>(amounts: &mut Amounts<'a>, module: &'a Counted, part: &Part, count: u64) {
+    for term in terms(module, part) {
+        let amount = i64::from(term.amount).wrapping_mul(count.cast_signed());
+        let sum = amounts.entry(string(module, term.counter)).or_default();
+        *sum = sum.wrapping_add(amount);
+    }
 }
 
 fn terms<'a>(module: &'a Counted, part: &Part) -> &'a [Term] {

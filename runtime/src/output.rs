@@ -84,8 +84,9 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
     if snapshot.missing > 0 {
         log::remark(format!("{} stacks were busy at the end and are left out", snapshot.missing));
     }
-    let counters = counters::collect();
+    // Before the counts, in the order of locks.
     let paths = paths::found();
+    let counters = counters::collect(&paths);
     // Nobody else names places, but for counters.
     let named = process::config().by_item
         || snapshot.sharing.iter().any(|lines| !lines.lines.is_empty())
