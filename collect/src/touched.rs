@@ -143,7 +143,7 @@ impl Touches {
         [whole].into_iter().chain(tagged).collect()
     }
 
-    /// The same of each function.
+    /// The same of each function that touched anything.
     pub(crate) fn found_by_function(&self) -> Vec<TouchedBy> {
         let mut all = self.by(|part| (part.function, None));
         all.extend(self.by(|part| (part.function, Some(tag(part.bucket)))));
@@ -151,6 +151,8 @@ impl Touches {
             function: function.checked_sub(1),
             touched: Touched { tag, ..touched },
         };
+        // Records may have no accesses.
+        all.retain(|_, touched| touched.bytes > 0 || touched.missing > 0);
         all.into_iter().map(by).collect()
     }
 
@@ -380,9 +382,13 @@ mod tests {
     }
 
     #[test]
-    fn the_last_byte_there_is() {
-        let touches = fed(false, &[(0, 4, u64::MAX, 1), (0, 4, u64::MAX - 7, 8), (0, 4, u64::MAX - 3, 8)]);
-        assert_eq!(touches.found()[1], Touched { tag: Some(3), bytes: 8, ..Touched::default() });
+    fn the_last_byte_there_is_and_none() {
+        // A store of no bytes is none.
+        let touches =
+            fed(false, &[(1, 4, 9, 0), (0, 4, u64::MAX, 1), (0, 4, u64::MAX - 7, 8), (0, 4, u64::MAX - 3, 8)]);
+        let all = Touched { tag: Some(3), bytes: 8, ..Touched::default() };
+        assert_eq!(touches.found()[1], all);
+        assert_eq!(touches.found_by_function()[1..], [TouchedBy { function: None, touched: all }]);
     }
 
     #[test]

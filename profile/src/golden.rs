@@ -65,6 +65,12 @@ fn call_paths_of_version_1_2() {
     assert_eq!(text(&profile), fs::read_to_string(path("v1.2-paths.bfp.txt")).unwrap());
 }
 
+#[test]
+fn bytes_by_function_of_version_1_2() {
+    let profile = read_file(path("v1.2-touched.bfp")).unwrap();
+    assert_eq!(text(&profile), fs::read_to_string(path("v1.2-touched.bfp.txt")).unwrap());
+}
+
 /// Every kind of section that a process can have.
 #[test]
 fn profile_of_version_1_2() {

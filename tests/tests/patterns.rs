@@ -271,7 +271,8 @@ fn bytes_of_functions_by_tag() {
     };
     let (table, _) = text_of(&["--top", "1", "--sort", "unique_bytes"]);
     let cells = |name: &str| -> Vec<String> {
-        let line = table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {table}"));
+        let line =
+            table.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_else(|| panic!("{name}: {table}"));
         line.split_whitespace().rev().take(2).map(str::to_owned).collect()
     };
     assert_eq!(
@@ -336,13 +337,13 @@ fn bytes_of_functions_of_two_processes() {
 fn bytes_of_functions_need_both_options() {
     let sandbox = Sandbox::new();
     sandbox.c(LOOPS, &["-O1", "-bf-unique-bytes"]);
-    let by_function = |by_place: &str| {
+    let by_function = |by_place: &str| -> Vec<bool> {
         let _ = succeed(sandbox.program("a.out").env("BF_BY_PLACE", by_place));
         let process = sandbox.take_profile().processes.remove(0);
         let whole = process.patterns.touched[0].bytes;
-        process.patterns.by_function.iter().map(|by| by.touched.bytes == whole).collect::<Vec<_>>()
+        process.patterns.by_function.iter().map(|by| by.touched.bytes == whole).collect()
     };
-    assert_eq!(by_function("0"), []);
+    assert!(by_function("0").is_empty());
     // Only `work` touches memory: in the whole run and without a tag.
     assert_eq!(by_function("1"), [true, true]);
 }

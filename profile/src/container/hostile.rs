@@ -293,6 +293,20 @@ fn coherence_goes_with_its_stacks() {
     assert_eq!((profile.processes[0].lines[0].stacks.len(), lost.len()), (0, 1), "{lost:?}");
 }
 
+/// The section of the whole run's bytes is gone, or that of the functions' names.
+#[test]
+fn bytes_by_function_go_with_what_they_are_part_of() {
+    let all = sections(&bytes(&rich()));
+    for kind in [Kind::Patterns, Kind::Places] {
+        let kept: Vec<_> = all.iter().filter(|(header, _)| header.kind != kind as u16).cloned().collect();
+        let (profile, lost) = salvaged(&file(&kept, 2)).unwrap();
+        profile.validate().unwrap();
+        assert_eq!(profile.processes[0].patterns.by_function, []);
+        let patterns = if kind == Kind::Places { "access patterns" } else { "bytes by function" };
+        assert!(lost.iter().any(|line| line.starts_with(&format!("the {patterns} of process 0"))), "{lost:?}");
+    }
+}
+
 /// Found by `wild_headers_never_panic`, as a salvage that did not come back: an end mark that counts 2^32 - 1 processes.
 #[test]
 fn a_wild_count_of_processes_is_one_remark() {
