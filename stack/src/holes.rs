@@ -8,11 +8,6 @@
 //! Invariant: of each set the newest holes are here, `max_ways` of them at least; of the only set of 2^0 all are. An item
 //! never comes nearer to the top while it stays an item, so a hole with so many others above it is never asked for.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-
-use crate::lines::Mix;
-
 /// When an item was last referenced; all different.
 pub(crate) type Instant = u64;
 
@@ -23,10 +18,14 @@ pub(crate) struct Holes<const W: usize> {
     ways: usize,
     /// Those of the only set of 2^0.
     all: Times,
-    /// Those of the others, ascending, by [`number`].
-    sets: HashMap<u32, Vec<Instant>, BuildHasherDefault<Mix>>,
-    /// One bit for each of these sets: whether it has any.
+    /// By [`number`] of another set: 1 + where its holes are; 0: it never had any. Zero pages of the system until they are used.
+    places: Vec<u32>,
+    /// Ascending, of each set that ever had any.
+    sets: Vec<Vec<Instant>>,
+    /// One bit for each set: whether it has any.
     any: Vec<u64>,
+    /// How many of these bits are set.
+    filled: usize,
     /// No hole is newer.
     newest: Instant,
 }
@@ -41,8 +40,9 @@ fn number(bits: u32, line: u64) -> u32 {
 
 impl<const W: usize> Holes<W> {
     pub(crate) fn new(set_bits: u32, ways: u32) -> Self {
-        let (all, sets) = (Times::default(), HashMap::default());
-        Self { set_bits, ways: ways as usize, all, sets, any: vec![0; (2_usize << set_bits).div_ceil(64)], newest: 0 }
+        let (all, sets, numbers) = (Times::default(), Vec::new(), 2 << set_bits);
+        let (places, any) = (vec![0; numbers], vec![0; numbers.div_ceil(64)]);
+        Self { set_bits, ways: ways as usize, all, places, sets, any, filled: 0, newest: 0 }
     }
 
     /// Whether an item of this time may have a hole above it; an item that is not there, of time 0.
@@ -70,7 +70,7 @@ impl<const W: usize> Holes<W> {
             if !self.has(set) {
                 continue;
             }
-            let Some(times) = self.sets.get_mut(&set) else { continue };
+            let times = &mut self.sets[self.places[set as usize] as usize - 1];
             let newer = newer(times, last);
             above.1[bits as usize - 1] = newer.min(255) as u8;
             if newer > 0 {
@@ -79,12 +79,12 @@ impl<const W: usize> Holes<W> {
                     times.insert(times.len() + 1 - newer, last);
                 }
                 if times.is_empty() {
-                    self.sets.remove(&set);
+                    self.filled -= 1;
                     self.any[set as usize / 64] &= !(1 << (set % 64));
                 }
             }
         }
-        if self.sets.is_empty() && self.all.len == 0 {
+        if self.filled == 0 && self.all.len == 0 {
             self.newest = 0;
         }
         above
@@ -95,8 +95,8 @@ impl<const W: usize> Holes<W> {
         let mut above = (self.all.newer(last) as u32, [0; W]);
         for bits in 1..=self.set_bits {
             let set = number(bits, line);
-            if let Some(times) = self.sets.get(&set).filter(|_| self.has(set)) {
-                let newer = newer(times, last);
+            if self.has(set) {
+                let newer = newer(&self.sets[self.places[set as usize] as usize - 1], last);
                 above.1[bits as usize - 1] = newer.min(255) as u8;
             }
         }
@@ -109,8 +109,16 @@ impl<const W: usize> Holes<W> {
         self.all.insert(last);
         for bits in 1..=self.set_bits {
             let set = number(bits, line);
-            self.any[set as usize / 64] |= 1 << (set % 64);
-            let times = self.sets.entry(set).or_default();
+            if !self.has(set) {
+                self.filled += 1;
+                self.any[set as usize / 64] |= 1 << (set % 64);
+            }
+            let place = &mut self.places[set as usize];
+            if *place == 0 {
+                self.sets.push(Vec::new());
+                *place = self.sets.len() as u32;
+            }
+            let times = &mut self.sets[*place as usize - 1];
             times.insert(times.partition_point(|&time| time < last), last);
             if times.len() > self.ways {
                 times.remove(0);
@@ -121,6 +129,9 @@ impl<const W: usize> Holes<W> {
 
 /// How many of ascending times are newer than `last`.
 fn newer(times: &[Instant], last: Instant) -> usize {
+    if times.last().is_none_or(|&newest| newest < last) {
+        return 0;
+    }
     times.len() - times.partition_point(|&time| time < last)
 }
 

@@ -7,7 +7,7 @@
 use crate::engine::{Core, Stack, of_width};
 use crate::held::ON_TOP;
 use crate::item::Charge;
-use crate::lines::REGION_BITS;
+use crate::lines::{Mix, REGION_BITS};
 use crate::newest::NEWEST;
 use crate::sharing::{Event, Known, Position, Shared, Sharing};
 use crate::simd::{self, Task, Vector};
@@ -16,6 +16,7 @@ use crate::top::Order as _;
 use crate::{Bucket, Chunk, Engine as _, Reference};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::hash::BuildHasherDefault;
 
 impl Stack {
     /// Lines a region has; see [`Stack::regions`].
@@ -72,14 +73,15 @@ impl Stack {
         }
         let numbers: Vec<u32> = (0..chunk.references.len() as u32).collect();
         self.feed_to(Chunk { sites: &numbers, ..chunk }, bucket, &mut beside);
-        let Beside { common, served, .. } = beside;
+        let Beside { common, served, found, .. } = beside;
         for Served { common: index, own, times } in served {
             self.count(|counts| counts.remote(bucket, &common[index as usize].there, own.as_ref(), times.into()));
         }
-        for line in common.iter().filter(|line| line.stored) {
-            for other in &mut *others {
-                if let Some(position) = other.take_away(line.line, bucket) {
-                    self.count(|counts| counts.event(Event::Sent, bucket, &position));
+        for (line, found) in common.iter().zip(found.chunks(others.len())).filter(|(line, _)| line.stored) {
+            for (other, found) in others.iter_mut().zip(found) {
+                if let Some(found) = found {
+                    other.take_away(line.line, found, bucket);
+                    self.count(|counts| counts.event(Event::Sent, bucket, &found.position));
                 }
             }
         }
@@ -91,13 +93,13 @@ impl Stack {
         sharing.into_iter().for_each(count);
     }
 
-    /// A store elsewhere takes a line away; where it stood.
-    fn take_away(&mut self, line: u64, bucket: Bucket) -> Option<Position> {
-        of_width!(&mut self.core, core => simd::run(TakeAway { core, line, bucket }, self.instructions))
+    /// A store elsewhere takes away a line that was found.
+    fn take_away(&mut self, line: u64, found: &Found, bucket: Bucket) {
+        of_width!(&mut self.core, core => simd::run(TakeAway { core, line, found, bucket }, self.instructions));
     }
 
-    /// Another stack references a line: if it is dirty here, it is so no more. Where it stands.
-    fn pass_on(&mut self, line: u64) -> Option<Position> {
+    /// Another stack references a line: if it is dirty here, it is so no more.
+    fn pass_on(&mut self, line: u64) -> Option<Found> {
         of_width!(&mut self.core, core => simd::run(PassOn { core, line }, self.instructions))
     }
 }
@@ -138,6 +140,8 @@ struct Served {
 #[derive(Default)]
 struct Beside {
     common: Vec<Common>,
+    /// For each of them where it is in each other stack.
+    found: Vec<Option<Found>>,
     /// For each reference the number of its line in `common`.
     of: Vec<u32>,
     served: Vec<Served>,
@@ -149,7 +153,7 @@ const NONE: u32 = u32::MAX;
 impl Beside {
     /// Finds the lines that others hold. Those that are dirty there are passed on, whether the chunk loads or stores them.
     fn look(&mut self, references: &[Reference], others: &mut [&mut Stack], elsewhere: impl Fn(u64) -> bool) {
-        let mut known = HashMap::new();
+        let mut known = HashMap::<_, _, BuildHasherDefault<Mix>>::default();
         for (index, line) in references.iter().map(|reference| reference.line()).enumerate() {
             if !elsewhere(line) {
                 continue;
@@ -157,11 +161,19 @@ impl Beside {
             let number = match known.entry(line) {
                 Slot::Occupied(entry) => *entry.get(),
                 Slot::Vacant(entry) => {
-                    let there = others.iter_mut().filter_map(|other| other.pass_on(line)).reduce(|a, b| a.min(&b));
-                    let number = there.map_or(NONE, |there| {
-                        self.common.push(Common { line, there, stored: false });
-                        self.common.len() as u32 - 1
-                    });
+                    let before = self.found.len();
+                    self.found.extend(others.iter_mut().map(|other| other.pass_on(line)));
+                    let positions = self.found[before..].iter().flatten().map(|found| found.position);
+                    let number = match positions.reduce(|a, b| a.min(&b)) {
+                        Some(there) => {
+                            self.common.push(Common { line, there, stored: false });
+                            self.common.len() as u32 - 1
+                        }
+                        None => {
+                            self.found.truncate(before);
+                            NONE
+                        }
+                    };
                     *entry.insert(number)
                 }
             };
@@ -203,15 +215,16 @@ impl<const W: usize> Task for Find<'_, W> {
 struct TakeAway<'a, const W: usize> {
     core: &'a mut Core<W>,
     line: u64,
+    found: &'a Found,
     bucket: Bucket,
 }
 
 impl<const W: usize> Task for TakeAway<'_, W> {
-    type Answer = Option<Position>;
+    type Answer = ();
 
     #[inline(always)]
-    fn run<V: Vector>(self) -> Self::Answer {
-        self.core.take_away::<V>(self.line, self.bucket)
+    fn run<V: Vector>(self) {
+        self.core.take_away::<V>(self.line, self.found, self.bucket);
     }
 }
 
@@ -221,17 +234,17 @@ struct PassOn<'a, const W: usize> {
 }
 
 impl<const W: usize> Task for PassOn<'_, W> {
-    type Answer = Option<Position>;
+    type Answer = Option<Found>;
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
         let found = self.core.find::<V>(self.line)?;
         self.core.clean::<V>(&found);
-        Some(found.position)
+        Some(found)
     }
 }
 
-/// A line that is here.
+/// A line that is here. That stays right while the stack stands still, and when it loses other lines: each leaves a hole.
 struct Found {
     held: Option<u16>,
     id: u32,
@@ -280,9 +293,7 @@ impl<const W: usize> Core<W> {
     }
 
     #[inline(always)]
-    fn take_away<V: Vector>(&mut self, line: u64, bucket: Bucket) -> Option<Position> {
-        let found = self.find::<V>(line)?;
-        self.clean::<V>(&found);
+    fn take_away<V: Vector>(&mut self, line: u64, found: &Found, bucket: Bucket) {
         match found.held {
             Some(entry) => {
                 match self.tiers.held.slot(entry) {
@@ -294,11 +305,11 @@ impl<const W: usize> Core<W> {
             }
             None => self.older.remove::<V>(&mut self.lines, line, found.id),
         }
-        let sharing = self.sharing.as_mut()?;
-        sharing.lose(found.id, found.position);
-        sharing.holes.insert(line, found.last);
-        sharing.count(Event::Received, bucket, &found.position, 1);
-        Some(found.position)
+        if let Some(sharing) = &mut self.sharing {
+            sharing.lose(found.id, found.position);
+            sharing.holes.insert(line, found.last);
+            sharing.count(Event::Received, bucket, &found.position, 1);
+        }
     }
 
     /// A line passes its dirt on.
