@@ -81,9 +81,9 @@ impl Counting {
 pub struct Slot {
     /// Index into the functions.
     pub function: u32,
-    /// Number of the basic block in its function, from 0, as the optimiser left it.
+    /// Number of the basic block in its function, from 0, as the optimiser left it; of several that are merged the same.
     pub block: u32,
-    /// Source line of its first instruction; 0 if unknown.
+    /// Line of the function that the block begins on, of the call where something was inlined; 0 if unknown.
     pub line: u32,
     /// Number of its parts.
     pub n_parts: u32,

@@ -49,7 +49,7 @@ pub mod paths;
 use core::ffi::c_char;
 
 /// Version of every layout on this page; the runtime refuses (ignores, with a line in the log) modules of another one.
-pub const ABI_VERSION: u32 = 7;
+pub const ABI_VERSION: u32 = 8;
 
 /// Most words, header included, that one segment may reserve; the pass splits longer segments.
 pub const MAX_SEGMENT_WORDS: u32 = 1024;
@@ -251,6 +251,9 @@ pub struct Site {
     pub inlined_at: u32,
     /// 1-based index into the loops: the innermost one around the instruction. 0: it is in none.
     pub innermost: u32,
+    /// 1 + the number of the basic block that the instruction is in (see [`counting::Slot::block`]). 0: not told, as without
+    /// `-bf-every-bb` and for calls that something was inlined at.
+    pub block: u32,
 }
 
 /// A loop of the compiled code.

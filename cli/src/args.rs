@@ -232,14 +232,14 @@ pub enum ReportBy {
     Object,
     /// Functions with their callers; for programs compiled with -bf-call-stack
     Callpath,
-    /// Counters of basic blocks; for programs compiled with -bf-every-bb
+    /// Basic blocks; for programs compiled with -bf-every-bb
     Block,
     /// Slices of time; for runs with BF_PHASES=N
     Phase,
 }
 
 impl ReportBy {
-    /// What figures of caches are broken down by; `None` for what they are not.
+    /// What figures are broken down by; `None` for slices of time.
     pub const fn attributed(self) -> Option<By> {
         match self {
             Self::Function => Some(By::Function),
@@ -247,7 +247,8 @@ impl ReportBy {
             Self::Loop => Some(By::Loop),
             Self::Object => Some(By::Object),
             Self::Callpath => Some(By::Callpath),
-            Self::Block | Self::Phase => None,
+            Self::Block => Some(By::Block),
+            Self::Phase => None,
         }
     }
 }

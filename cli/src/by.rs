@@ -1,4 +1,6 @@
-//! `bf report --by`: what functions, lines and loops have of an answer.
+//! `bf report --by`: what functions, lines, loops and other parts have of an answer.
+
+mod executed;
 
 use crate::{
     args::{Format, ReportArguments},
@@ -8,13 +10,13 @@ use crate::{
     patterns, query,
 };
 use bf_postproc::{
-    Query,
-    attribution::{Attribution, By, Figures, Key, Memory, attribute, not_by_place},
+    Answer, Query,
+    attribution::{Attribution, By, Figures, Key, Memory, UNKNOWN, attribute, not_by_place},
     counters,
     paths::Tree,
     patterns::{ByFunction, Footprint},
 };
-use bf_profile::{CountedFunction, Profile};
+use bf_profile::Profile;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::Value;
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -136,7 +138,11 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
     let (attribution, machine) = match by {
         By::Callpath => return paths(loaded, arguments),
         By::Object => attribution(loaded, &arguments.hierarchy)?,
-        By::Function => counted(loaded, &arguments.hierarchy)?,
+        By::Block if counters::by_block(profile, tags).is_empty() => {
+            let why = "blocks were not counted in this run; compile with -bf-every-bb";
+            return Err(Failure::Failed(why.to_owned()));
+        }
+        By::Function | By::Block => counted(loaded, &arguments.hierarchy)?,
         By::Line | By::Loop => {
             let (attribution, machine) = counted(loaded, &arguments.hierarchy)?;
             (attribution.with_counters(profile, tags), machine)
@@ -157,12 +163,16 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
         Item { key, memory, figures: Named::new(&figures, &attribution), inclusive: None }
     };
     let mut items: Vec<_> = rows.map(item).collect();
-    if by == By::Function {
-        add_counters(profile, tags, &mut totals, &mut items);
-        add_bytes(profile, tags, &mut totals, &mut items);
+    match by {
+        By::Function => {
+            executed::add_by_function(profile, tags, &mut totals, &mut items);
+            add_bytes(profile, tags, &mut totals, &mut items);
+        }
+        By::Block => executed::add_by_block(profile, tags, &mut totals, &mut items),
+        _ => {}
     }
-    let last = answer.levels.last().map_or_else(|| "instructions".to_owned(), |level| format!("{}.misses", level.name));
-    let sort = figure(arguments, last, &totals)?;
+    let sort = asked_or_usual(arguments, answer);
+    known(&sort, &totals)?;
     let rank = |item: &Item| {
         let count = |name| std::cmp::Reverse(item.figures.get(name));
         (count(&sort), count("load_references"), count("store_references"))
@@ -195,8 +205,7 @@ fn paths(loaded: &Loaded, arguments: &ReportArguments) -> Result<Breakdown, Fail
     let named = |values: &[u64]| Named(tree.figures.iter().cloned().zip(values.iter().copied()).collect());
     let totals = named(&tree.totals);
     let levels: Vec<_> = attribution.answer.levels.iter().map(|level| level.name.clone()).collect();
-    let usual = levels.last().map_or_else(|| "instructions".to_owned(), |level| format!("{level}.misses"));
-    let sort = arguments.sort.clone().unwrap_or(usual);
+    let sort = asked_or_usual(arguments, &attribution.answer);
     let (name, inclusive) = sort.strip_suffix(INCLUSIVE).map_or((sort.as_str(), false), |name| (name, true));
     known(name, &totals)?;
     let shown = tree.paths.iter().enumerate().filter(|(_, path)| path.all.iter().any(|&count| count > 0));
@@ -227,11 +236,11 @@ fn paths(loaded: &Loaded, arguments: &ReportArguments) -> Result<Breakdown, Fail
 /// What the name of a figure ends in that is meant with everything called.
 const INCLUSIVE: &str = ".inclusive";
 
-/// The figure to sort by: the one asked for, which must be there, or the usual one.
-pub fn figure(arguments: &ReportArguments, usual: String, totals: &Named) -> Result<String, Failure> {
-    let sort = arguments.sort.clone().unwrap_or(usual);
-    known(&sort, totals)?;
-    Ok(sort)
+/// The figure to sort by: the one asked for, or the misses of the last level, without caches the instructions.
+fn asked_or_usual(arguments: &ReportArguments, answer: &Answer) -> String {
+    let usual =
+        answer.levels.last().map_or_else(|| "instructions".to_owned(), |level| format!("{}.misses", level.name));
+    arguments.sort.clone().unwrap_or(usual)
 }
 
 /// Refuses a figure that is not there.
@@ -241,32 +250,6 @@ pub fn known(figure: &str, totals: &Named) -> Result<(), Failure> {
     }
     let names: Vec<_> = totals.0.iter().map(|(name, _)| name.as_str()).collect();
     Err(Failure::Usage(format!("there is no figure `{figure}`; there are {}", names.join(", "))))
-}
-
-/// Adds what functions executed to the rows of functions, and a row for each function that has none.
-fn add_counters(profile: &Profile, tags: &[String], totals: &mut Named, items: &mut Vec<Item>) {
-    let plain = |values: counters::Values<'_>| -> Vec<(String, u64)> {
-        let alone = values.into_iter().filter(|(name, _)| counters::family(name).is_none());
-        alone.map(|(name, value)| (name.to_owned(), value)).collect()
-    };
-    let sums = plain(counters::totals(profile, tags));
-    let none: Vec<_> = totals.0.iter().map(|(name, _)| (name.clone(), 0)).collect();
-    let columns = |values: Option<counters::Values<'_>>| -> Vec<(String, u64)> {
-        let found = Named(values.map(plain).unwrap_or_default());
-        sums.iter().map(|(name, _)| (name.clone(), found.get(name))).collect()
-    };
-    let mut functions = counters::by_function(profile, tags);
-    for Item { key, figures, .. } in items.iter_mut() {
-        let (name, file) = (key.linkage_name.clone(), key.file.clone());
-        figures.0.extend(columns(functions.remove(&CountedFunction { name, file, line: key.line })));
-    }
-    for (function, values) in functions {
-        let CountedFunction { name, file, line } = function.clone();
-        let key = Key { name: name.clone(), linkage_name: name, file, line, ..Key::default() };
-        let figures = Named([none.clone(), columns(Some(values))].concat());
-        items.push(Item { key, memory: None, figures, inclusive: None });
-    }
-    totals.0.extend(sums);
 }
 
 /// Adds what functions touched to their rows, if that was recorded, and a row for each function that has none.
@@ -314,6 +297,18 @@ fn whereabouts(item: &Item) -> String {
     }
 }
 
+/// What rows are called in a table.
+pub const fn title(by: By) -> &'static str {
+    match by {
+        By::Function => "function",
+        By::Line => "line of function",
+        By::Loop => "loop of function",
+        By::Object => "object",
+        By::Callpath => "call path",
+        By::Block => "block of function",
+    }
+}
+
 /// What a row is called.
 pub fn name(key: &Key, memory: Option<Memory>, by: By) -> String {
     let shown = shortened(&key.name);
@@ -322,6 +317,10 @@ pub fn name(key: &Key, memory: Option<Memory>, by: By) -> String {
             0 | 1 => format!("block from {shown}"),
             blocks => format!("{} blocks from {shown}", number(blocks)),
         };
+    }
+    if by == By::Block && key.name != UNKNOWN {
+        let rest = if key.merged { "(several blocks)" } else { "(block unknown)" };
+        return key.block.map_or_else(|| format!("{shown} {rest}"), |block| format!("{shown} {block}"));
     }
     let rest = if key.merged { " (several lines)" } else { "" };
     match (by, key.depth) {
@@ -337,12 +336,17 @@ pub fn name(key: &Key, memory: Option<Memory>, by: By) -> String {
 /// The counters that tables have where there is nothing else.
 pub const USUAL: [&str; 7] = ["entries", "instructions", "loads", "stores", "flops", "int_ops", "calls"];
 
-/// The counters that stand in the table: the one that it is sorted by, and the usual ones where there is nothing else.
+/// The counters that stand in the table: the one that it is sorted by, how often a block ran, and the usual ones where there
+/// is nothing else.
 fn shown_counters(breakdown: &Breakdown) -> Vec<&str> {
     let sort = breakdown.sort.as_str();
     let shown_anyway = sort.ends_with("_references") || BYTES.iter().any(|(name, _)| *name == sort);
     let is_counter = !sort.trim_end_matches(INCLUSIVE).contains('.') && !shown_anyway;
     let mut shown = if breakdown.levels.is_empty() { USUAL.to_vec() } else { Vec::new() };
+    if breakdown.by == By::Block {
+        shown.retain(|name| *name != "entries");
+        shown.insert(0, "blocks");
+    }
     if is_counter && !shown.contains(&sort) {
         shown.push(sort);
     }
@@ -355,17 +359,8 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
     if !breakdown.tags.is_empty() {
         text += &format!("only references tagged {}\n", breakdown.tags.join(", "));
     }
-    let mut header = vec![
-        match breakdown.by {
-            By::Function => "function",
-            By::Line => "line of function",
-            By::Loop => "loop of function",
-            By::Object => "object",
-            By::Callpath => "call path",
-        }
-        .to_owned(),
-        if breakdown.by == By::Object { "bytes" } else { "where" }.to_owned(),
-    ];
+    let mut header =
+        vec![title(breakdown.by).to_owned(), if breakdown.by == By::Object { "bytes" } else { "where" }.to_owned()];
     if !breakdown.levels.is_empty() {
         header.push("references".to_owned());
     }
@@ -377,7 +372,9 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
     let bytes: Vec<_> = BYTES.iter().filter(|(name, _)| breakdown.totals.find(name).is_some()).collect();
     header.extend(bytes.iter().map(|(_, title)| (*title).to_owned()));
     let counters = shown_counters(breakdown);
-    header.extend(counters.iter().map(|name| name.replace('_', " ")));
+    header.extend(
+        counters.iter().map(|name| if *name == "blocks" { "times".to_owned() } else { name.replace('_', " ") }),
+    );
     let cells = |figures: &Named, inclusive: Option<&Named>| {
         let with_callees = |name: &str| inclusive.map_or_else(String::new, |all| number(all.get(name)));
         let mut cells = Vec::new();

@@ -7,7 +7,6 @@
 
 mod annotate;
 mod args;
-mod blocks;
 mod by;
 mod change;
 mod columns;

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{Hierarchy, ReportArguments, ReportBy},
-    blocks, by, counters,
+    by, counters,
     failure::Failure,
     input::{self, Loaded},
     output::{counted, number, percent, print, row},
@@ -104,10 +104,9 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
         return Err(Failure::Usage("--plot draws what --by phase tells".to_owned()));
     }
     if let Some(by) = arguments.by {
-        return match (by, by.attributed()) {
-            (_, Some(by)) => by::command(arguments, by),
-            (ReportBy::Phase, None) => phases::command(arguments),
-            (_, None) => blocks::command(arguments),
+        return match by.attributed() {
+            Some(by) => by::command(arguments, by),
+            None => phases::command(arguments),
         };
     }
     let mut reports = Vec::new();

@@ -133,7 +133,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     if functions.is_empty() {
         return counts;
     }
-    let mut tables = tables::Tables::new(module, analyses);
+    let mut tables = tables::Tables::new(module, analyses, options);
     let emitter = emit::Emitter::new(module, module.builder());
     let new_counter = || count::Counter::new(module, analyses, builder.mark_kind(), &emitter, options);
     let mut counter = (!options.no_counters).then(new_counter);

@@ -17,6 +17,8 @@ use crate::llvm::{Instruction, Location, Loop, Value};
 
 /// Most instructions that are looked at in each direction.
 const LOOK: usize = 64;
+/// Most uses of a value that are put in order.
+const USES: usize = 1024;
 
 /// The lines of one function's instructions, before it is changed.
 pub(crate) struct Lines {
@@ -31,6 +33,10 @@ pub(crate) struct Lines {
 impl Lines {
     pub(crate) fn new(function: Value) -> Self {
         Self { function, all: Vec::new(), numbers: HashMap::new(), found: HashMap::new() }
+    }
+
+    pub(crate) const fn function(&self) -> Value {
+        self.function
     }
 
     /// Where an instruction, in this innermost loop, is shown. Its line is 0 if nothing tells.
@@ -62,7 +68,8 @@ impl Lines {
 
     /// The instructions that use a value, in program order.
     fn users(&self, value: Value) -> Vec<Value> {
-        let mut users: Vec<_> = value.users().filter_map(|user| Some((*self.numbers.get(&user)?, user))).collect();
+        let number = |user| Some((*self.numbers.get(&user)?, user));
+        let mut users: Vec<_> = value.users().take(USES).filter_map(number).collect();
         users.sort_unstable_by_key(|&(number, _)| number);
         users.into_iter().map(|(_, user)| user).collect()
     }

@@ -9,7 +9,8 @@ use std::hash::Hash;
 use bf_abi::{Function, Loop, Site};
 
 use crate::lines::Lines;
-use crate::llvm::{self, Analyses, Location, Module, Subprogram, Type, Value, demangle};
+use crate::llvm::{self, Analyses, Block, Location, Module, Subprogram, Type, Value, demangle};
+use crate::options::Options;
 
 /// Different values, numbered as they came.
 #[derive(Debug)]
@@ -32,12 +33,15 @@ impl<T: Copy + Eq + Hash> Table<T> {
     }
 }
 
-/// Whether places on one line are told apart.
+/// Whether places on one line are told apart: by column and, if that is wanted, by block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Columns {
+enum OnOneLine {
     Apart,
     Together,
 }
+
+/// What of an instruction decides on its site.
+type Where = (Option<Location>, Option<llvm::Loop>, u32, OnOneLine);
 
 /// The tables while they grow.
 pub(crate) struct Places {
@@ -48,14 +52,20 @@ pub(crate) struct Places {
     functions: Table<Function>,
     sites: Table<Site>,
     loops: Table<Loop>,
-    /// Of the function at hand: what was found already, with columns and without.
-    known: HashMap<(Option<Location>, Option<llvm::Loop>, Columns), u32>,
+    /// Whether sites tell the block.
+    every_block: bool,
+    /// So many blocks have one number; 0: each has its own.
+    merged_blocks: u32,
+    /// Of the function at hand: what was found already.
+    known: HashMap<Where, u32>,
     known_loops: HashMap<llvm::Loop, u32>,
-    lines: Option<(Value, Lines)>,
+    /// Its blocks, by number, as they were when it was first asked about.
+    blocks: HashMap<Block, u32>,
+    lines: Option<Lines>,
 }
 
 impl Places {
-    pub(crate) fn new(module: Module, analyses: Analyses) -> Self {
+    pub(crate) fn new(module: Module, analyses: Analyses, options: &Options) -> Self {
         Self {
             module,
             analyses,
@@ -64,65 +74,98 @@ impl Places {
             functions: Table::new(),
             sites: Table::new(),
             loops: Table::new(),
+            every_block: options.every_block,
+            merged_blocks: options.merged_blocks,
             known: HashMap::new(),
             known_loops: HashMap::new(),
+            blocks: HashMap::new(),
             lines: None,
         }
     }
 
     /// The site of an instruction, from 1 up. Asked before its function is changed.
     pub(crate) fn site(&mut self, function: Value, instruction: Value) -> u32 {
-        self.find(function, instruction, Columns::Apart)
+        self.find(function, instruction, OnOneLine::Apart)
     }
 
-    /// The same without the column: all instructions of a line, of one inlined call and one loop, are at one site.
+    /// The same without column and block: all instructions of a line, of one inlined call and one loop, are at one site.
     pub(crate) fn line(&mut self, function: Value, instruction: Value) -> u32 {
-        self.find(function, instruction, Columns::Together)
+        self.find(function, instruction, OnOneLine::Together)
+    }
+
+    /// The line of the function itself, of the call for what was inlined, that an instruction is at; 0 if unknown.
+    pub(crate) fn own_line(&mut self, function: Value, instruction: Value) -> u32 {
+        let innermost = self.line(function, instruction);
+        let at = |site: u32| Some(self.sites.all[(site as usize).checked_sub(1)?]);
+        let outermost = std::iter::successors(at(innermost), |site| at(site.inlined_at)).last();
+        outermost.map_or(0, |site| site.line)
+    }
+
+    /// The number of a block in its function, as it was when it was first asked about: from 0 in the order of the code.
+    pub(crate) fn block(&mut self, function: Value, block: Block) -> Option<u32> {
+        self.enter(function);
+        self.blocks.get(&block).copied()
     }
 
     /// The site of the line that a function begins on, from 1 up.
     pub(crate) fn beginning(&mut self, function: Value) -> u32 {
         let number = self.compiled(function);
         let Function { file, line, .. } = self.functions.all[number as usize];
-        let site = Site { function: number, file, line, column: 0, inlined_at: 0, innermost: 0 };
+        let site = Site { function: number, file, line, column: 0, inlined_at: 0, innermost: 0, block: 0 };
         self.sites.add(site) + 1
     }
 
-    fn find(&mut self, function: Value, instruction: Value, columns: Columns) -> u32 {
-        let lines = self.lines.take().filter(|(of, _)| *of == function);
-        let (_, lines) = self.lines.insert(lines.unwrap_or_else(|| {
+    /// Turns to a function.
+    fn enter(&mut self, function: Value) {
+        if self.lines.as_ref().is_none_or(|lines| lines.function() != function) {
             self.known.clear();
             self.known_loops.clear();
-            (function, Lines::new(function))
-        }));
+            let blocks = function.blocks().zip(0..);
+            self.blocks = blocks.map(|(block, number)| (block, number / self.merged_blocks.max(1))).collect();
+            self.lines = Some(Lines::new(function));
+        }
+    }
+
+    fn find(&mut self, function: Value, instruction: Value, on_one_line: OnOneLine) -> u32 {
+        self.enter(function);
+        let wanted = self.every_block && on_one_line == OnOneLine::Apart;
+        let block = self.blocks.get(&instruction.block()).filter(|_| wanted).map_or(0, |number| 1 + number);
         let innermost = self.analyses.innermost_loop(instruction.block());
-        let location = lines.of(instruction, innermost);
-        if let Some(&known) = self.known.get(&(location, innermost, columns)) {
+        let location = self.lines.as_mut().and_then(|lines| lines.of(instruction, innermost));
+        let key = (location, innermost, block, on_one_line);
+        if let Some(&known) = self.known.get(&key) {
             return known;
         }
         let number = innermost.map_or(0, |innermost| self.loop_number(function, innermost));
-        let site = self.place(function, location, number, columns);
-        self.known.insert((location, innermost, columns), site);
+        let site = self.place(function, location, (number, block), on_one_line);
+        self.known.insert(key, site);
         site
     }
 
-    /// The site of a place within loop number `innermost`, from 1 up.
-    fn place(&mut self, function: Value, location: Option<Location>, innermost: u32, columns: Columns) -> u32 {
+    /// The site of a place within a loop and a block of these numbers, from 1 up.
+    fn place(
+        &mut self,
+        function: Value,
+        location: Option<Location>,
+        (innermost, block): (u32, u32),
+        on_one_line: OnOneLine,
+    ) -> u32 {
         let Some(location) = location else {
             let number = self.compiled(function);
             let file = self.functions.all[number as usize].file;
-            let site = Site { function: number, file, line: 0, column: 0, inlined_at: 0, innermost };
+            let site = Site { function: number, file, line: 0, column: 0, inlined_at: 0, innermost, block };
             return self.sites.add(site) + 1;
         };
-        let inlined_at = location.inlined_at();
-        let inlined_at = inlined_at.map_or(0, |call| self.place(function, Some(call), innermost, columns));
+        let call = location.inlined_at();
+        let inlined_at = call.map_or(0, |call| self.place(function, Some(call), (innermost, 0), on_one_line));
         let site = Site {
             function: self.written_in(function, location),
             file: self.string(location.file()),
             line: location.line(),
-            column: if columns == Columns::Apart { location.column() } else { 0 },
+            column: if on_one_line == OnOneLine::Apart { location.column() } else { 0 },
             inlined_at,
             innermost,
+            block,
         };
         self.sites.add(site) + 1
     }
@@ -197,7 +240,7 @@ impl Places {
         };
         let functions = self.functions.all.iter().flat_map(|f| [f.name, f.display, f.file, f.line]);
         let sites = self.sites.all.iter();
-        let sites = sites.flat_map(|s| [s.function, s.file, s.line, s.column, s.inlined_at, s.innermost]);
+        let sites = sites.flat_map(|s| [s.function, s.file, s.line, s.column, s.inlined_at, s.innermost, s.block]);
         let loops = self.loops.all.iter().flat_map(|l| [l.function, l.file, l.line, l.depth, l.parent]);
         let count = |count: usize| module.int(32, count as u64);
         let value = module.struct_of(&[
@@ -246,7 +289,7 @@ mod tests {
         });
         // Written as plain numbers, in the order of the fields.
         let sizes = [size_of::<Function>(), size_of::<Site>(), size_of::<Loop>()];
-        assert_eq!(sizes, [4 * 4, 6 * 4, 5 * 4]);
-        assert_eq!((offset_of!(Function, line), offset_of!(Site, innermost), offset_of!(Loop, parent)), (12, 20, 16));
+        assert_eq!(sizes, [4 * 4, 7 * 4, 5 * 4]);
+        assert_eq!((offset_of!(Function, line), offset_of!(Site, block), offset_of!(Loop, parent)), (12, 24, 16));
     }
 }

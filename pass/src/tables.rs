@@ -26,11 +26,11 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn new(module: Module, analyses: Analyses) -> Self {
+    pub(crate) fn new(module: Module, analyses: Analyses, options: &Options) -> Self {
         let ty = module_type(module);
         let global = module.add_private(c"bf.module", ty);
         let (functions, callees) = (Vec::new(), Vec::new());
-        let places = Places::new(module, analyses);
+        let places = Places::new(module, analyses, options);
         Self { module, global, ty, functions, callees, callee_numbers: HashMap::new(), places }
     }
 

@@ -250,6 +250,8 @@ pub enum By {
     Object,
     /// Functions as they were compiled, with their callers: see [`crate::paths`].
     Callpath,
+    /// Basic blocks of functions as they were compiled, where the compiler was asked to tell them.
+    Block,
 }
 
 /// One row of a breakdown.
@@ -261,11 +263,14 @@ pub struct Key {
     pub linkage_name: String,
     /// Path of the source file; "" if unknown.
     pub file: String,
-    /// Line that the function or loop begins on, or the line itself, or that on which blocks were allocated; 0 if unknown.
+    /// Line that the function (for blocks, too) or loop begins on, or the line itself, or that on which blocks were allocated; 0 if unknown.
     pub line: u32,
     /// How many loops are around it, itself included; 0 if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
+    /// Number of the basic block in that function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<u32>,
     /// What kind of object it is: `"global"`, `"heap"` or `"stack"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'static str>,
@@ -299,6 +304,11 @@ impl Key {
         let file = |file: u32| places.string(file).to_owned();
         match by {
             By::Function => function(places.compiled_into(index)),
+            By::Block => {
+                let block = places.block(index);
+                let merged = part.merged && block.is_none();
+                Self { block, merged, ..function(places.compiled_into(index)) }
+            }
             By::Line => Self { file: file(site.file), line: site.line, merged: part.merged, ..function(site.function) },
             By::Loop => match site.innermost.and_then(|found| places.loops.get(found as usize)) {
                 Some(found) => {

@@ -71,6 +71,12 @@ fn bytes_by_function_of_version_1_2() {
     assert_eq!(text(&profile), fs::read_to_string(path("v1.2-touched.bfp.txt")).unwrap());
 }
 
+#[test]
+fn blocks_of_sites_of_version_1_2() {
+    let profile = read_file(path("v1.2-sites.bfp")).unwrap();
+    assert_eq!(text(&profile), fs::read_to_string(path("v1.2-sites.bfp.txt")).unwrap());
+}
+
 /// Every kind of section that a process can have.
 #[test]
 fn profile_of_version_1_2() {

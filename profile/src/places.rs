@@ -17,6 +17,9 @@ pub struct Places {
     pub sites: Vec<Site>,
     /// What references are attributed to. The first, if there is any, is what is attributed to nothing in particular.
     pub items: Vec<Item>,
+    /// For each site the basic block that it is in, by its number in the function it was compiled into (see
+    /// [`crate::BlockItem::block`]); `None`, and for sites beyond the end: not told.
+    pub blocks: Vec<Option<u32>>,
 }
 
 /// What references are attributed to.
@@ -80,6 +83,12 @@ impl Places {
         self.strings.get(index as usize).map_or("", String::as_str)
     }
 
+    /// The number of the basic block that a site is in, if that is known.
+    #[must_use]
+    pub fn block(&self, site: u32) -> Option<u32> {
+        self.blocks.get(site as usize).copied().flatten()
+    }
+
     /// The function that a site was compiled into: that of the outermost call it was inlined at, or its own.
     #[must_use]
     pub fn compiled_into(&self, site: u32) -> u32 {
@@ -117,6 +126,10 @@ impl Places {
             site.inlined_at.map_or(Ok(()), |call| within("site", at, call, at))?;
             site.innermost.map_or(Ok(()), |innermost| within("site", at, innermost, self.loops.len()))?;
         }
+        if self.blocks.len() > self.sites.len() {
+            let (blocks, sites) = (self.blocks.len(), self.sites.len());
+            return Err(Invalid::new(format!("{sites} sites have {blocks} blocks")));
+        }
         for (at, item) in self.items.iter().enumerate() {
             item.site.map_or(Ok(()), |site| within("item", at, site, self.sites.len()))?;
         }
@@ -149,5 +162,6 @@ mod tests {
         assert_eq!(after(|p| p.loops[0].parent = Some(0)), "loop 0 names number 0 of 0");
         assert_eq!(after(|p| p.sites[0].inlined_at = Some(1)), "site 0 names number 1 of 0");
         assert_eq!(after(|p| p.sites[1].innermost = Some(2)), "site 1 names number 2 of 2");
+        assert_eq!(after(|p| p.blocks = vec![None; 3]), "2 sites have 3 blocks");
     }
 }

@@ -127,6 +127,7 @@ pub(crate) fn places() -> Places {
             Site { function: 1, file: 2, line: 30, column: 5, inlined_at: Some(0), innermost: Some(1) },
         ],
         items: vec![Item::default(), Item { site: Some(1), merged: false }, Item { site: Some(0), merged: true }],
+        blocks: vec![None, Some(4)],
     }
 }
 

@@ -266,10 +266,13 @@ impl Part for SharedLines {
 }
 
 impl Part for Places {
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
 
-    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
-        decode(bytes)
+    fn decode(version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        let ((strings, functions, loops, sites, items), used) = decode(bytes)?;
+        // Version 1 had no blocks.
+        let (blocks, more) = if version >= 2 { decode(&bytes[used..])? } else { Default::default() };
+        Ok((Self { strings, functions, loops, sites, items, blocks }, used + more))
     }
 }
 

@@ -180,7 +180,8 @@ pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
     let recorder = process::recorder();
     let wanted = recorder.map(Recorder::wanted).unwrap_or_default();
     let config = recorder.map(|recorder| recorder.session().config());
-    let by_item = config.is_some_and(|config| config.by_item || config.tracked > 0);
+    let by_block = config.is_some_and(|config| config.by_item);
+    let by_item = by_block || config.is_some_and(|config| config.tracked > 0);
     let known = &mut *lock(&KNOWN);
     let mut tables = known.modules.get_mut(&(segment.module as usize));
     let callee = (segment.callee as usize)
@@ -192,7 +193,7 @@ pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
         _ => 0,
     };
     let item = |number| match &mut tables {
-        Some(tables) if by_item => known.places.item(&mut tables.places, number),
+        Some(tables) if by_item => known.places.item(&mut tables.places, number, by_block),
         _ => Item::NONE,
     };
     // By content: a library that is loaded over and over adds nothing.

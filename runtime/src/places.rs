@@ -71,15 +71,17 @@ pub struct Interned {
     strings: BTreeMap<String, u32>,
     functions: BTreeMap<[u32; 4], u32>,
     loops: BTreeMap<([u32; 4], Option<u32>), u32>,
-    sites: BTreeMap<([u32; 4], [Option<u32>; 2]), u32>,
-    /// By place: function, file and line, call and loop.
-    lines: BTreeMap<([u32; 3], [Option<u32>; 2]), Number>,
-    /// By function: the item of places that have none of their own.
-    merged: BTreeMap<u32, Number>,
+    sites: BTreeMap<([u32; 4], [Option<u32>; 3]), u32>,
+    /// By place: function, file and line, call, loop and block.
+    lines: BTreeMap<([u32; 3], [Option<u32>; 3]), Number>,
+    /// By function, and perhaps block: the item of places that have none of their own.
+    merged: BTreeMap<(u32, Option<u32>), Number>,
 }
 
 /// Items for places: what more of them there are share those of their functions. An item takes 9 to 50 KB in each stack.
 const MOST_LINES: usize = 4096;
+/// Where blocks are told, those items and such as all places of a block share.
+const MOST_BLOCKS: usize = 7168;
 /// All items.
 const MOST_ITEMS: usize = 8192;
 /// Once there are so many sites, what is counted stands under whole functions.
@@ -94,6 +96,7 @@ impl Interned {
                 loops: Vec::new(),
                 sites: Vec::new(),
                 items: Vec::new(),
+                blocks: Vec::new(),
             },
             strings: BTreeMap::new(),
             functions: BTreeMap::new(),
@@ -109,31 +112,40 @@ impl Interned {
         &self.places
     }
 
-    /// What the references of a module's site are attributed to.
-    pub fn item(&mut self, module: &mut Copied, number: u32) -> Number {
+    /// What the references of a module's site are attributed to. `by_block`: blocks are told apart, if the module tells them.
+    pub fn item(&mut self, module: &mut Copied, number: u32, by_block: bool) -> Number {
         let Some(index) = self.site(module, number).checked_sub(1) else { return Number::NONE };
         let site = self.places.sites[index as usize];
-        let line = ([site.function, site.file, site.line], [site.inlined_at, site.innermost]);
+        let block = module.sites.get(number as usize - 1).filter(|_| by_block);
+        let block = block.and_then(|site| site.block.checked_sub(1));
+        let line = ([site.function, site.file, site.line], [site.inlined_at, site.innermost, block]);
         if let Some(&known) = self.lines.get(&line) {
             return known;
         }
         if self.places.items.len() < MOST_LINES {
+            let index = self.add_site(site, block);
             let item = self.add_item(Item { site: Some(index), merged: false });
             self.lines.insert(line, item);
             return item;
         }
         let function = self.places.compiled_into(index);
-        if let Some(&known) = self.merged.get(&function) {
-            return known;
+        let by_block = block.and_then(|block| self.merged(function, Some(block), MOST_BLOCKS));
+        by_block.or_else(|| self.merged(function, None, MOST_ITEMS)).unwrap_or(Number::NONE)
+    }
+
+    /// The item of what has none of its own in a function, perhaps of one block of it; none once there are `most` items.
+    fn merged(&mut self, function: u32, block: Option<u32>, most: usize) -> Option<Number> {
+        if let Some(&known) = self.merged.get(&(function, block)) {
+            return Some(known);
         }
-        if self.places.items.len() >= MOST_ITEMS {
-            return Number::NONE;
+        if self.places.items.len() >= most {
+            return None;
         }
         let Function { file, .. } = self.places.functions[function as usize];
-        let site = self.add_site(Site { function, file, ..Site::default() });
+        let site = self.add_site(Site { function, file, ..Site::default() }, block);
         let item = self.add_item(Item { site: Some(site), merged: true });
-        self.merged.insert(function, item);
-        item
+        self.merged.insert((function, block), item);
+        Some(item)
     }
 
     /// The number of the site that counters of a module's site stand under, from 1 up; 0 for one that is not in its tables.
@@ -143,7 +155,7 @@ impl Interned {
         }
         let Some(function) = self.compiled_into(module, number) else { return 0 };
         let Function { file, .. } = self.places.functions[function as usize];
-        self.add_site(Site { function, file, ..Site::default() }) + 1
+        self.add_site(Site { function, file, ..Site::default() }, None) + 1
     }
 
     /// The index of the function that a module's site was compiled into; `None` for one that is not in its tables.
@@ -167,7 +179,8 @@ impl Interned {
         Number(self.places.items.len() as u16 - 1)
     }
 
-    /// The number of a module's site, from 1 up; 0 for one that is not in its tables. `number` is as in the tables.
+    /// The number of a module's site, whatever its block, from 1 up; 0 for one that is not in its tables. `number` is as in
+    /// the tables.
     pub fn site(&mut self, module: &mut Copied, number: u32) -> u32 {
         let Some(index) = (number as usize).checked_sub(1) else { return 0 };
         let (Some(&known), Some(&site)) = (module.numbers.get(index), module.sites.get(index)) else { return 0 };
@@ -185,17 +198,21 @@ impl Interned {
             inlined_at,
             innermost: self.innermost(module, site.innermost),
         };
-        module.numbers[index] = self.add_site(interned) + 1;
+        module.numbers[index] = self.add_site(interned, None) + 1;
         module.numbers[index]
     }
 
-    /// The index of a site.
-    fn add_site(&mut self, site: Site) -> u32 {
-        let key = ([site.function, site.file, site.line, site.column], [site.inlined_at, site.innermost]);
+    /// The index of a site in a block, or wherever it is.
+    fn add_site(&mut self, site: Site, block: Option<u32>) -> u32 {
+        let key = ([site.function, site.file, site.line, site.column], [site.inlined_at, site.innermost, block]);
         let next = self.places.sites.len() as u32;
         let index = *self.sites.entry(key).or_insert(next);
         if index == next {
             self.places.sites.push(site);
+            if block.is_some() {
+                self.places.blocks.resize(index as usize, None);
+                self.places.blocks.push(block);
+            }
         }
         index
     }
@@ -258,6 +275,7 @@ mod tests {
             column: 3,
             inlined_at,
             innermost: 2,
+            block: 0,
         };
         Copied {
             functions: vec![function("main", 1), function("inlined", 9)],
@@ -292,6 +310,23 @@ mod tests {
     }
 
     #[test]
+    fn items_are_of_blocks_and_all_else_is_not() {
+        let mut interned = Interned::new();
+        let mut module = module("x");
+        let first = module.sites[0];
+        module.sites = [0, 5, 6, 5].map(|block| bf_abi::Site { block, ..first }).to_vec();
+        module.numbers = vec![0; 4];
+        let all = [1, 2, 3, 4].map(|number| interned.item(&mut module, number, true));
+        assert!(all[0] != all[1] && all[1] != all[2] && all[1] == all[3]);
+        assert_eq!([1, 2, 3].map(|number| interned.item(&mut module, number, false)), [all[0]; 3]);
+        assert_eq!([1, 2, 3].map(|number| interned.site(&mut module, number)), [1; 3]);
+        let places = interned.places();
+        let blocks: Vec<_> = places.items.iter().map(|item| places.block(item.site?)).collect();
+        assert_eq!(blocks, [None, None, Some(4), Some(5)]);
+        places.validate().unwrap();
+    }
+
+    #[test]
     fn places_share_the_item_of_their_function_once_there_are_many() {
         let mut interned = Interned::new();
         let mut module = module("x");
@@ -299,12 +334,34 @@ mod tests {
         let many = 2 * MOST_LINES as u32;
         module.sites = (0..many).map(|at| bf_abi::Site { line: at / 2, column: at % 2, ..first }).collect();
         module.numbers = vec![0; many as usize];
-        let all: Vec<_> = (1..=many).map(|number| interned.item(&mut module, number)).collect();
+        let all: Vec<_> = (1..=many).map(|number| interned.item(&mut module, number, true)).collect();
         assert!(all.chunks(2).all(|pair| pair[0] == pair[1]), "columns are not told apart");
         let [before @ .., last] = interned.places().items.as_slice() else { panic!("no items") };
         assert_eq!((before.len(), all.last().unwrap().0 as usize), (MOST_LINES, MOST_LINES));
         assert!(before.iter().all(|item| !item.merged) && last.merged);
         assert_eq!(interned.places().sites[last.site.unwrap() as usize].line, 0);
         interned.places().validate().unwrap();
+    }
+
+    #[test]
+    fn then_places_share_the_item_of_their_block_if_it_is_told() {
+        let mut interned = Interned::new();
+        let mut module = module("x");
+        let first = module.sites[0];
+        let many = 2 * MOST_ITEMS as u32;
+        module.sites = (0..many).map(|at| bf_abi::Site { line: at, block: 1 + at / 2, ..first }).collect();
+        module.numbers = vec![0; many as usize];
+        let all: Vec<_> = (1..=many).map(|number| interned.item(&mut module, number, true).0 as usize).collect();
+        // The first item is that of what is unknown, so the first block that is shared has only one line left for it.
+        let shared = MOST_LINES + 2 * (MOST_BLOCKS - MOST_LINES - 1);
+        assert!(all[..MOST_LINES].is_sorted_by(|a, b| a < b));
+        assert!(all[MOST_LINES..shared].chunks(2).all(|pair| pair[0] == pair[1]));
+        assert!(all[shared..].iter().all(|&item| item == MOST_BLOCKS), "the rest is of the function");
+        let places = interned.places();
+        assert_eq!(places.items.len(), MOST_BLOCKS + 1);
+        assert!(places.items[MOST_LINES..].iter().all(|item| item.merged));
+        assert_eq!(places.block(places.items[MOST_BLOCKS].site.unwrap()), None);
+        assert_eq!(places.block(places.items[MOST_BLOCKS - 1].site.unwrap()), Some((shared as u32 - 1) / 2));
+        places.validate().unwrap();
     }
 }

@@ -221,13 +221,14 @@ int main(void)
 
 #[test]
 fn parts_add_up_to_the_whole_whatever_the_caches() {
-    let recorded = |option: &str| {
+    let recorded = |options: &[&str]| {
         let sandbox = Sandbox::new();
-        sandbox.c(THREADS, &["-O2", "-g", option, "-pthread"]);
+        sandbox.c(THREADS, &[&["-O2", "-g", "-pthread"], options].concat());
         let _ = succeed(&mut sandbox.program("a.out"));
         sandbox
     };
-    let (by_place, by_object) = (recorded("-bf-by-func"), recorded("-bf-data-structs"));
+    let (by_place, by_object) = (recorded(&["-bf-by-func"]), recorded(&["-bf-data-structs"]));
+    let by_block = recorded(&["-bf-by-func", "-bf-every-bb"]);
     for hierarchy in [
         &["--cache", "L1=32K:8", "--cache", "L2=1M:16", "--cache", "L3=4M:16:shared"][..],
         &["--cache", "A=96K:3", "--cache", "B=1280K:20:hashed", "--cache", "C=3M:12:shared:exclusive"],
@@ -236,7 +237,71 @@ fn parts_add_up_to_the_whole_whatever_the_caches() {
     ] {
         check_sums(&by_place, hierarchy, &["function", "line", "loop"]);
         check_sums(&by_object, hierarchy, &["function", "line", "loop", "object"]);
+        check_sums(&by_block, hierarchy, &["function", "line", "loop", "block"]);
     }
+}
+
+#[test]
+fn blocks_miss_as_counted_by_hand() {
+    let elsewhere = "void touch(volatile char *at) { *at = 1; }";
+    let source = r#"
+#include <stdlib.h>
+static volatile char a[128 * 64] __attribute__((aligned(64))), b[128 * 64] __attribute__((aligned(64)));
+void touch(volatile char *at);
+__attribute__((noinline)) static void work(int big, int small)
+{
+    for (int round = 0; round < 2; round++)
+        for (int n = 0; n < big; n++)
+            a[64 * n]++; /* too many */
+    for (int round = 0; round < 10; round++)
+        for (int n = 0; n < small; n++)
+            (void)b[64 * n]; /* few */
+}
+int main(int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 1)
+        work(128, 16);
+    touch(b + 64 * 127);
+    return 0;
+}
+"#;
+    let report = |options: &[&str]| {
+        let sandbox = Sandbox::new();
+        sandbox.write("a.c", source);
+        sandbox.write("b.c", elsewhere);
+        sandbox.bf_clang(["-O1", "-g", "-bf-by-func", "-c", "b.c", "-o", "b.o"]);
+        let flags = ["-O1", "-g", "-fno-unroll-loops", "-bf-by-func", "-bf-every-bb", "a.c", "b.o", "-o", "a.out"];
+        sandbox.bf_clang(flags.iter().chain(options).copied());
+        let _ = succeed(sandbox.program("a.out").arg("work"));
+        check_sums(&sandbox, &SMALL, &["block"]);
+        sandbox.bf(&[&["report", "--by", "block", "--sort", "L1.misses"], &SMALL[..]].concat())
+    };
+    let figures = |row: &Value| {
+        let names = ["blocks", "load_references", "store_references", "L1.misses", "L1.store_misses", "L1.writebacks"];
+        names.map(|name| row[name].as_u64().unwrap())
+    };
+    let of = |report: &Value, block: Option<u64>| -> Vec<_> {
+        let mine = items(report).iter().filter(|row| row["block"].as_u64() == block && row["name"] != "main");
+        mine.filter(|row| figures(row)[1..] != [0; 5]).map(|row| (row["name"].clone(), figures(row))).collect()
+    };
+    let line = |comment: &str| 1 + source.lines().position(|line| line.contains(comment)).unwrap() as u64;
+    let each = report(&[]);
+    let rows = items(&each);
+    // 128 lines go through a cache of 64 twice: none is there when it is needed again, and each was stored.
+    // At the end 16 lines of b, and another one, have taken the place of 17 of the last 64.
+    assert_eq!(figures(&rows[0]), [256, 256, 256, 256, 0, 256 - 64 + 17]);
+    assert_eq!((&rows[0]["name"], &rows[0]["line"]), (&"work".into(), &line("too many").into()));
+    assert_eq!(figures(&rows[1]), [160, 160, 0, 16, 0, 0]);
+    assert_eq!((&rows[1]["name"], &rows[1]["line"]), (&"work".into(), &line("few").into()));
+    assert!(rows[0]["block"].as_u64() < rows[1]["block"].as_u64());
+    // What was compiled without blocks is in a row of its function.
+    assert_eq!(of(&each, None), [("touch".into(), [1, 0, 1, 1, 1, 0])]);
+    // All blocks together, which are run once for each line, round and way in between.
+    let merged = report(&["-bf-merge-bb=1000"]);
+    let [(name, work)] = &of(&merged, Some(0))[..] else { panic!("{merged}") };
+    assert_eq!((name, &work[1..]), (&"work".into(), &[416, 256, 272, 0, 209][..]));
+    assert_eq!(each["totals"], merged["totals"]);
 }
 
 #[test]

@@ -52,7 +52,11 @@ pub const OPTIONS: [Help; 23] = [
     },
     Help { name: "-bf-counters-only", value: "", text: "Count instructions, and record nothing of memory." },
     Help { name: "-bf-no-counters", value: "", text: "Record memory only, and count no instructions." },
-    Help { name: "-bf-every-bb", value: "", text: "Count by basic block, too (bf report --by block)." },
+    Help {
+        name: "-bf-every-bb",
+        value: "",
+        text: "Count by basic block, with -bf-by-func misses too (bf report --by block).",
+    },
     Help { name: "-bf-merge-bb", value: "N", text: "With -bf-every-bb: N blocks of a function count as one." },
     Help { name: "-bf-types", value: "", text: "Count loads and stores by type." },
     Help { name: "-bf-inst-mix", value: "", text: "Count instructions by operation and type." },

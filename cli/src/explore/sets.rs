@@ -2,7 +2,7 @@
 
 use crate::{
     args::SweepArguments,
-    by::{name, place},
+    by::{name, place, title},
     failure::Failure,
     input,
     output::{number, percent, print, row, table},
@@ -85,14 +85,7 @@ fn text(answer: &Answer) -> String {
         let rows = shown.map(|Cause { key, misses, share }| {
             vec![name(key, None, answer.by), place(&key.file, key.line), number(*misses), percent(Some(*share))]
         });
-        let what = match answer.by {
-            By::Function => "function",
-            By::Line => "line of function",
-            By::Loop => "loop of function",
-            By::Object => "object",
-            By::Callpath => "call path",
-        };
-        let header = [what, "where", "misses that go away", "of them"].map(str::to_owned);
+        let header = [title(answer.by), "where", "misses that go away", "of them"].map(str::to_owned);
         text += &table(header.to_vec(), rows.collect());
     }
     if let Some(why) = &answer.without_causes {

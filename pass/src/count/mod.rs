@@ -89,7 +89,7 @@ pub(crate) struct Slot {
     tallies: Tallies,
     /// Number of its block in the function.
     block: u32,
-    /// Source line, 0 if unknown.
+    /// Line that its block begins on, 0 if unknown.
     line: u32,
 }
 
@@ -126,9 +126,9 @@ impl<'a> Counter<'a> {
     ) -> Self {
         let tables = tables::Tables::new(module);
         let emitter = emit::Emitter::new(module, emitter, tables.global());
-        let &Options { extra, every_block, merged_blocks, .. } = options;
+        let &Options { extra, every_block, .. } = options;
         let classifier = Classifier::new(module);
-        Self { planner: Planner { classifier, analyses, mark, extra, every_block, merged_blocks }, tables, emitter }
+        Self { planner: Planner { classifier, analyses, mark, extra, every_block }, tables, emitter }
     }
 
     /// What to count in a function, for [`Counter::write`]: nothing else may change it in between but other plans.
@@ -167,8 +167,6 @@ struct Planner {
     extra: Extra,
     /// What a block does is counted there and nowhere else.
     every_block: bool,
-    /// So many blocks have one number; 0: each has its own.
-    merged_blocks: u32,
 }
 
 /// What the slots of a block are needed for once more.
@@ -187,11 +185,7 @@ impl Planner {
     fn plan(&self, function: Value, places: &mut Places) -> Plan {
         self.analyses.share_no_returns(function);
         let mut slots = Vec::new();
-        let mut site = |instruction| places.line(function, instruction);
-        let ends: Vec<_> = (0..)
-            .zip(function.blocks())
-            .map(|(number, block)| self.block(block, number, &mut slots, &mut site))
-            .collect();
+        let ends: Vec<_> = function.blocks().map(|block| self.block(function, block, &mut slots, places)).collect();
         if let Some(entry) = ends.first() {
             slots[entry.first].tallies.at(places.beginning(function)).add("entries", 1);
         }
@@ -203,12 +197,15 @@ impl Planner {
     }
 
     /// The stretches of a block.
-    fn block(&self, block: Block, number: u32, slots: &mut Vec<Slot>, site: &mut impl FnMut(Value) -> u32) -> Ends {
+    fn block(&self, function: Value, block: Block, slots: &mut Vec<Slot>, places: &mut Places) -> Ends {
+        let number = places.block(function, block).unwrap_or(0);
         let instructions: Vec<_> = block.instructions().collect();
         let begin = instructions.iter().position(|each| starts(*each)).unwrap_or(instructions.len() - 1);
+        let line = places.own_line(function, instructions[begin]);
+        let mut site = |instruction| places.line(function, instruction);
         let slot = |before: Value, quantity, site: u32, tally: Tally| {
             let tallies = Tallies(BTreeMap::from([(site, tally)]));
-            Slot { before, quantity, tallies, block: number / self.merged_blocks.max(1), line: before.line() }
+            Slot { before, quantity, tallies, block: number, line }
         };
         let first = slots.len();
         slots.push(slot(instructions[begin], Quantity::One, site(instructions[begin]), Tally::from([("blocks", 1)])));

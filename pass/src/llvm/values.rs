@@ -400,12 +400,6 @@ impl Value {
         unsafe { (0..LLVMGetNumSuccessors(self.0)).map(|index| Block(LLVMGetSuccessor(self.0, index))).collect() }
     }
 
-    /// The source line of an instruction; 0 if unknown.
-    pub(crate) fn line(self) -> u32 {
-        // SAFETY: as said above the impl; asked of instructions only.
-        unsafe { LLVMGetDebugLocLine(self.0) }
-    }
-
     /// Source file and line of a function, if it has debug information.
     pub(crate) fn definition(self) -> Option<(String, u32)> {
         use sys::debuginfo::*;

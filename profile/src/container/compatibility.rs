@@ -90,7 +90,7 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
         let mut raw = Vec::new();
         encode(places, &mut raw);
         encode(&vec![9_u8; places.sites.len()], &mut raw);
-        sections.section(Header { version: 2, ..header(Kind::Places, index, 0) }, &raw).unwrap();
+        sections.section(Header { version: 3, ..header(Kind::Places, index, 0) }, &raw).unwrap();
         let mut raw = Vec::new();
         encode(&process.objects, &mut raw);
         encode(&"what for", &mut raw);

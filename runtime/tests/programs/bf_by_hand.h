@@ -49,7 +49,7 @@ void bf_register_module(struct bf_module *module);
 
 static struct bf_module bf_module = {
     .type_size = sizeof(struct bf_module),
-    .abi_version = 7,
+    .abi_version = 8,
     .name = __BASE_FILE__,
     .functions = "main\0defined\0",
     .callees = BF_CALLEES,

@@ -1,0 +1,73 @@
+//! What functions and blocks executed, added to the rows of their references.
+
+use super::{Item, Named};
+use bf_postproc::{
+    attribution::Key,
+    counters::{self, Values},
+};
+use bf_profile::{CountedFunction, Profile};
+use std::collections::{BTreeMap, HashMap};
+
+/// What rows have: a function with perhaps a block of it, and the line that the row is on.
+type Executed<'a> = BTreeMap<(CountedFunction, Option<u32>), (u32, Values<'a>)>;
+
+/// Adds counters to the rows of functions, and a row for each function that has none.
+pub fn add_by_function(profile: &Profile, tags: &[String], totals: &mut Named, items: &mut Vec<Item>) {
+    let functions = counters::by_function(profile, tags).into_iter();
+    let rows = functions.map(|(function, values)| ((function.clone(), None), (function.line, values)));
+    add(profile, tags, rows.collect(), totals, items);
+}
+
+/// Adds counters to the rows of blocks, and a row for each block that has none. What a function executed in no block that
+/// is told apart is in the row of the function.
+pub fn add_by_block(profile: &Profile, tags: &[String], totals: &mut Named, items: &mut Vec<Item>) {
+    let mut rest = counters::by_function(profile, tags);
+    let mut rows = Executed::new();
+    for ((function, block), (line, values)) in counters::by_block(profile, tags) {
+        for (name, left) in rest.get_mut(function).into_iter().flatten() {
+            *left = left.saturating_sub(values.get(name).copied().unwrap_or(0));
+        }
+        rows.insert((function.clone(), Some(block)), (line, values));
+    }
+    for (function, values) in rest.into_iter().filter(|(_, values)| plain(values).any(|(_, value)| value > 0)) {
+        rows.insert((function.clone(), None), (function.line, values));
+    }
+    add(profile, tags, rows, totals, items);
+}
+
+fn add(profile: &Profile, tags: &[String], mut rows: Executed<'_>, totals: &mut Named, items: &mut Vec<Item>) {
+    let sums: Vec<_> = plain(&counters::totals(profile, tags)).collect();
+    let none: Vec<_> = totals.0.iter().map(|(name, _)| (name.clone(), 0)).collect();
+    let columns = |values: &Values<'_>| -> Vec<(String, u64)> {
+        sums.iter().map(|(name, _)| (name.clone(), values.get(name.as_str()).copied().unwrap_or(0))).collect()
+    };
+    for Item { key, figures, .. } in items.iter_mut() {
+        let (name, file) = (key.linkage_name.clone(), key.file.clone());
+        let (line, values) =
+            rows.remove(&(CountedFunction { name, file, line: key.line }, key.block)).unwrap_or_default();
+        if key.block.is_some() {
+            key.line = line;
+        }
+        figures.0.extend(columns(&values));
+    }
+    let names = names(profile);
+    for ((CountedFunction { name: linkage_name, file, .. }, block), (line, values)) in rows {
+        let name = names.get(linkage_name.as_str()).map_or_else(|| linkage_name.clone(), |name| (*name).to_owned());
+        let key = Key { name, linkage_name, file, line, block, ..Key::default() };
+        let figures = Named([none.clone(), columns(&values)].concat());
+        items.push(Item { key, memory: None, figures, inclusive: None });
+    }
+    totals.0.extend(sums);
+}
+
+/// Counters that stand by themselves.
+fn plain<'a>(values: &'a Values<'_>) -> impl Iterator<Item = (String, u64)> + 'a {
+    let alone = values.iter().filter(|(name, _)| counters::family(name).is_none());
+    alone.map(|(name, value)| ((*name).to_owned(), *value))
+}
+
+/// Names of functions as people write them, by linkage name.
+fn names(profile: &Profile) -> HashMap<&str, &str> {
+    let all = profile.processes.iter().map(|process| &process.places);
+    all.flat_map(|places| places.functions.iter().map(|f| (places.string(f.name), places.string(f.display)))).collect()
+}
