@@ -43,6 +43,17 @@ impl Emitter {
         Self { module, builder, tls, thread_local_address, flush: (flush, flush_type), word, pointer }
     }
 
+    /// The address of the thread's state.
+    fn tls(&self) -> Value {
+        self.builder.call(self.thread_local_address.0, self.thread_local_address.1, &[self.tls])
+    }
+
+    /// The address of the field of the thread's state at an offset.
+    pub(crate) fn field(&self, offset: usize) -> Value {
+        let tls = self.tls();
+        self.builder.offset(tls, self.module.int(64, offset as u64))
+    }
+
     /// Makes room for splitting the entry block: an alloca of fixed size outside the entry block would count as one of
     /// variable size.
     pub(crate) fn keep_allocas_in_entry(&self, function: Value) {
@@ -90,7 +101,7 @@ impl Emitter {
         let constant = |value: u64| module.int(64, value);
         let bytes = constant(u64::from(segment.words) * WORD);
         builder.before(segment.start, function);
-        let tls = builder.call(self.thread_local_address.0, self.thread_local_address.1, &[self.tls]);
+        let tls = self.tls();
         let limit_address = builder.offset(tls, constant(offset_of!(Tls, limit) as u64));
         let end = builder.offset(builder.load(self.pointer, tls), bytes);
         let limit = builder.load(self.pointer, limit_address);

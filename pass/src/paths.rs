@@ -4,10 +4,10 @@ use core::mem::offset_of;
 use std::ffi::CString;
 
 use bf_abi::paths::{ENTER_SYMBOL, Path};
-use bf_abi::{Segment as Abi, TLS_SYMBOL, Tls};
+use bf_abi::{Segment as Abi, Tls};
 
 use crate::count;
-use crate::emit::{self, tls_type};
+use crate::emit;
 use crate::llvm::{Instruction, Module, Type, Value};
 use crate::segment::{Content, Cutter, Segment};
 use crate::tables::Tables;
@@ -56,8 +56,6 @@ pub(crate) type Counted = (Value, u32, usize);
 pub(crate) struct Writer<'a> {
     module: Module,
     with: &'a emit::Emitter,
-    tls: Value,
-    thread_local_address: (Value, Type),
     enter: (Value, Type),
     returns_twice: u32,
     word: Type,
@@ -69,14 +67,12 @@ impl<'a> Writer<'a> {
     pub(crate) fn new(module: Module, with: &'a emit::Emitter) -> Self {
         let (word, pointer) = (module.int_type(64), module.pointer_type());
         let name = |symbol| CString::new(symbol).unwrap_or_default();
-        let tls = module.thread_local(&name(TLS_SYMBOL), tls_type(module));
-        let thread_local_address = module.intrinsic("llvm.threadlocal.address", &[pointer]);
         let enter_type = module.function_type(Some(word), &[pointer]);
         let enter = module.function(&name(ENTER_SYMBOL), enter_type);
         enter.add_attribute(module, Module::attribute_kind("nounwind"));
         let returns_twice = Module::attribute_kind("returns_twice");
         let enter = (enter, enter_type);
-        Self { module, with, tls, thread_local_address, enter, returns_twice, word, description: None }
+        Self { module, with, enter, returns_twice, word, description: None }
     }
 
     /// What there is to write into a function, before it is changed.
@@ -131,7 +127,7 @@ impl<'a> Writer<'a> {
         let global = module.add_private(c"bf.function", described.ty());
         global.set_initializer(described);
         builder.before(plan.start, function);
-        let caller = builder.load(self.word, self.field(offset_of!(Tls, path)));
+        let caller = builder.load(self.word, self.with.field(offset_of!(Tls, path)));
         let own = builder.call(self.enter.0, self.enter.1, &[global]);
         Paths { caller, own, start: plan.start }
     }
@@ -161,22 +157,15 @@ impl<'a> Writer<'a> {
         let builder = &self.with.builder;
         let set = |at: Value, path: Value| {
             builder.before(at, function);
-            builder.store(path, self.field(offset_of!(Tls, path)));
+            builder.store(path, self.with.field(offset_of!(Tls, path)));
         };
         plan.calls.iter().chain(&plan.resumes).for_each(|&at| set(at, paths.own));
         plan.returns.iter().for_each(|&at| set(at, paths.caller));
         for &call in &plan.tail_calls {
             set(call, paths.caller);
-            builder.store(paths.own, self.field(offset_of!(Tls, tail_path)));
-            builder.store(call.callee(), self.field(offset_of!(Tls, tail_callee)));
+            builder.store(paths.own, self.with.field(offset_of!(Tls, tail_path)));
+            builder.store(call.callee(), self.with.field(offset_of!(Tls, tail_callee)));
         }
-    }
-
-    /// The address of a field of the thread's state.
-    fn field(&self, offset: usize) -> Value {
-        let builder = &self.with.builder;
-        let tls = builder.call(self.thread_local_address.0, self.thread_local_address.1, &[self.tls]);
-        builder.offset(tls, self.module.int(64, offset as u64))
     }
 }
 

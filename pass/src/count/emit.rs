@@ -3,11 +3,11 @@
 use core::mem::offset_of;
 use std::ffi::CString;
 
+use bf_abi::Tls;
 use bf_abi::counting::{CALLED_SYMBOL, Counting, SLOTS_SYMBOL};
-use bf_abi::{TLS_SYMBOL, Tls};
 
 use super::{Quantity, Slot};
-use crate::emit::{self, tls_type};
+use crate::emit;
 use crate::llvm::{Instruction, Module, Predicate, Type, Value};
 use crate::paths::Paths;
 
@@ -18,8 +18,6 @@ pub(crate) struct Emitter<'a> {
     with: &'a emit::Emitter,
     /// The module's [`Counting`].
     counting: Value,
-    tls: Value,
-    thread_local_address: (Value, Type),
     slots: (Value, Type),
     called: (Value, Type),
     word: Type,
@@ -30,8 +28,6 @@ impl<'a> Emitter<'a> {
     pub(crate) fn new(module: Module, with: &'a emit::Emitter, counting: Value) -> Self {
         let (word, pointer) = (module.int_type(64), module.pointer_type());
         let name = |symbol| CString::new(symbol).unwrap_or_default();
-        let tls = module.thread_local(&name(TLS_SYMBOL), tls_type(module));
-        let thread_local_address = module.intrinsic("llvm.threadlocal.address", &[pointer]);
         let slots_type = module.function_type(Some(pointer), &[]);
         let slots = module.function(&name(SLOTS_SYMBOL), slots_type);
         let called_type = module.function_type(None, &[pointer, module.int_type(32), pointer]);
@@ -41,7 +37,7 @@ impl<'a> Emitter<'a> {
             slots.add_attribute(module, Module::attribute_kind(attribute));
         }
         let (slots, called) = ((slots, slots_type), (called, called_type));
-        Self { module, with, counting, tls, thread_local_address, slots, called, word, pointer }
+        Self { module, with, counting, slots, called, word, pointer }
     }
 
     /// Writes the slots of a function, whose first is number `first` of the module. `paths`: each path has its own.
@@ -71,10 +67,8 @@ impl<'a> Emitter<'a> {
         let entry = function.blocks().next()?;
         let first = || entry.instructions().find(|each| each.instruction() != Instruction::Alloca);
         let start = paths.map(Paths::start).or_else(first)?;
-        let offset = |field: usize| self.module.int(64, field as u64);
         builder.before(start, function);
-        let tls = builder.call(self.thread_local_address.0, self.thread_local_address.1, &[self.tls]);
-        let slots = builder.load(self.pointer, builder.offset(tls, offset(offset_of!(Tls, slots))));
+        let slots = builder.load(self.pointer, self.with.field(offset_of!(Tls, slots)));
         let none = builder.compare(Predicate::LLVMIntEQ, slots, self.module.null(self.pointer));
         let rare = builder.split(none, start);
         builder.before(rare, function);
@@ -84,7 +78,10 @@ impl<'a> Emitter<'a> {
         let slots = builder.phi(self.pointer, [(slots, entry), (fresh, rare.block())]);
         let base = match paths {
             Some(paths) => paths.slots(self.module, self.with),
-            None => builder.load(self.word, builder.offset(self.counting, offset(offset_of!(Counting, base)))),
+            None => {
+                let base = self.module.int(64, offset_of!(Counting, base) as u64);
+                builder.load(self.word, builder.offset(self.counting, base))
+            }
         };
         Some(builder.offset(slots, base))
     }
