@@ -1,7 +1,7 @@
 //! The callgrind format, version 1, as Valgrind's manual gives it ("Callgrind Format Specification"): for
 //! `callgrind_annotate` and KCachegrind.
 
-use super::Facts;
+use super::{Facts, forest::counted};
 use bf_postproc::{
     attribution::Key,
     paths::Tree,
@@ -56,9 +56,7 @@ pub fn write_tree(facts: &Facts, tree: &Tree, to: &mut dyn Write) -> io::Result<
         let Key { name, file, line, .. } = &path.function;
         let of = functions.entry((file, name)).or_default();
         of.line = *line;
-        let mut counted = path.own.clone();
-        counted[..tree.answered].fill(0);
-        of.add(file, *line, &counted);
+        of.add(file, *line, &counted(tree, path));
         for (frames, counts) in &path.places {
             match frames.first() {
                 Some(place) if !place.file.is_empty() => of.add(&place.file, place.line, counts),

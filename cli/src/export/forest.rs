@@ -3,7 +3,7 @@
 
 use bf_postproc::{
     attribution::{Attribution, UNKNOWN},
-    paths::Tree,
+    paths::{Path, Tree},
     source::{Frame, frames},
 };
 use std::collections::BTreeMap;
@@ -31,13 +31,15 @@ pub enum Kind {
 pub struct Node {
     /// Figures of it, and of nothing below it.
     pub own: Vec<u64>,
+    /// Those, and of everything below it.
+    pub all: Vec<u64>,
     /// What is below.
     pub below: BTreeMap<Kind, Self>,
 }
 
 impl Node {
     fn none(figures: usize) -> Self {
-        Self { own: vec![0; figures], below: BTreeMap::new() }
+        Self { own: vec![0; figures], all: Vec::new(), below: BTreeMap::new() }
     }
 
     fn add(&mut self, counts: &[u64]) {
@@ -61,14 +63,21 @@ impl Node {
         at
     }
 
-    /// Its figures with those of everything below.
-    pub fn all(&self) -> Vec<u64> {
-        let mut all = self.own.clone();
-        for below in self.below.values() {
-            all.iter_mut().zip(below.all()).for_each(|(sum, count)| *sum += count);
+    /// Completes it and everything below, once all is counted.
+    fn sum(&mut self) {
+        self.all.clone_from(&self.own);
+        for below in self.below.values_mut() {
+            below.sum();
+            self.all.iter_mut().zip(&below.all).for_each(|(sum, count)| *sum += count);
         }
-        all
     }
+}
+
+/// What the function at the end of a path has beside the figures of its places: counters.
+pub fn counted(tree: &Tree, path: &Path) -> Vec<u64> {
+    let mut counted = path.own.clone();
+    counted[..tree.answered].fill(0);
+    counted
 }
 
 /// Trees, and the names of the figures of their nodes.
@@ -93,6 +102,7 @@ impl Forest {
             let function = root.child(Kind::Function { name, file: String::new(), line: 0 });
             function.place(&frames).add(&counts);
         }
+        root.sum();
         Self { figures, root }
     }
 
@@ -103,11 +113,10 @@ impl Forest {
             let function = tree.chain(index).into_iter().fold(&mut root, |at, key| {
                 at.child(Kind::Function { name: key.name.clone(), file: key.file.clone(), line: key.line })
             });
-            let mut counted = path.own.clone();
-            counted[..tree.answered].fill(0);
-            function.add(&counted);
+            function.add(&counted(tree, path));
             path.places.iter().for_each(|(frames, counts)| function.place(frames).add(counts));
         }
+        root.sum();
         Self { figures: tree.figures.clone(), root }
     }
 }

@@ -15,7 +15,7 @@ pub fn write(forest: &Forest, to: &mut dyn Write) -> Result<(), Failure> {
 fn tree(kind: &Kind, node: &Node, figures: &[String]) -> Value {
     let names = || figures.iter().cloned();
     let own = names().zip(node.own.iter().copied().map(Value::from));
-    let all = names().map(|name| name + " (inc)").zip(node.all().into_iter().map(Value::from));
+    let all = names().map(|name| name + " (inc)").zip(node.all.iter().copied().map(Value::from));
     let metrics: Map<String, Value> = own.chain(all).collect();
     let frame = match kind {
         Kind::Function { name, .. } | Kind::Inlined(name) => json!({"name": name, "type": "function"}),

@@ -58,12 +58,12 @@ pub fn write(facts: &Facts, forest: &Forest, folder: &Path) -> Result<(), Failur
 impl Database {
     /// Adds a node, and what is below it. `file`: that of the function it is in.
     fn add(&mut self, kind: &Kind, node: &Node, file: &str) {
-        let (mut own, all) = (node.own.clone(), node.all());
+        let mut own = node.own.clone();
         // A function has the figures of its lines.
         for (_, line) in node.below.iter().filter(|(kind, _)| matches!(kind, Kind::Line(_))) {
             own.iter_mut().zip(&line.own).for_each(|(sum, count)| *sum += count);
         }
-        let number = self.row(&own, &all);
+        let number = self.row(&own, &node.all);
         let (element, file, line) = match kind {
             Kind::Function { name, file, line } => {
                 (format!("PF lm=\"1\" n=\"{}\"", self.procedures.number(name)), file.as_str(), *line)
@@ -73,17 +73,16 @@ impl Database {
         };
         let in_file = self.files.number(file);
         let _ = write!(self.xml, "<{element} i=\"{number}\" s=\"{number}\" f=\"{in_file}\" l=\"{line}\">");
-        self.measured(&own, &all);
+        self.measured(&own, &node.all);
         for (kind, below) in &node.below {
             if matches!(kind, Kind::Line(_)) {
                 self.add(kind, below, file);
                 continue;
             }
-            let all = below.all();
-            let none = vec![0; all.len()];
-            let site = self.row(&none, &all);
+            let none = vec![0; below.all.len()];
+            let site = self.row(&none, &below.all);
             let _ = write!(self.xml, "<C i=\"{site}\" s=\"{site}\" l=\"0\">");
-            self.measured(&none, &all);
+            self.measured(&none, &below.all);
             self.add(kind, below, file);
             self.xml += "</C>\n";
         }
