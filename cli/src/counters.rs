@@ -51,6 +51,8 @@ struct Ratios {
     /// The same for each branch.
     ops_per_branch: Option<f64>,
     instructions_per_block: Option<f64>,
+    /// Elements of vector operations for each floating-point and integer operation; null if vectors were not counted.
+    vector_share: Option<f64>,
     /// Arithmetic intensity at each part of the memory, the nearest cache first.
     flops_per_byte: Vec<Intensity>,
 }
@@ -106,13 +108,28 @@ fn totals_text(totals: &Values) -> String {
     line("instructions", get("instructions"), format!("in {} basic blocks", number(get("blocks"))));
     line("loads", get("loads"), format!("{} bytes", number(get("bytes_loaded"))));
     line("stores", get("stores"), format!("{} bytes", number(get("bytes_stored"))));
+    for (name, calls, bytes) in [("copies", "memcpy_calls", "memcpy_bytes"), ("fills", "memset_calls", "memset_bytes")]
+    {
+        if get(calls) > 0 {
+            line(name, get(calls), format!("{} bytes, in loads and stores too", number(get(bytes))));
+        }
+    }
     line("flops", get("flops"), bits("flop_bits"));
     line("integer ops", get("int_ops"), bits("op_bits") + ", flops included");
     let (indirect, invokes) = (number(get("calls_indirect")), number(get("invokes")));
     line("calls", get("calls"), format!("{indirect} indirect, {invokes} that may catch exceptions"));
     let (taken, both) = (get("branches_taken"), get("branches_taken") + get("branches_not_taken"));
     let (share, returns) = (percent(ratio(taken, both)), number(get("returns")));
-    line("branches", get("branches"), format!("{} conditional ({share} taken), {returns} returns", number(both)));
+    let switches = match get("branches_switch") {
+        0 => String::new(),
+        switches => format!(", {} by switch", number(switches)),
+    };
+    let conditional = number(both);
+    line(
+        "branches",
+        get("branches"),
+        format!("{conditional} conditional ({share} taken){switches}, {returns} returns"),
+    );
     if get("vector_ops") > 0 {
         let (elements, bits) = (number(get("vector_elements")), number(get("vector_bits")));
         line("vector ops", get("vector_ops"), format!("{elements} elements, {bits} bits"));
@@ -176,6 +193,7 @@ fn ratios(totals: &Values, answer: Option<&Answer>) -> Ratios {
         ops_per_load: ratio(ops, get("loads")),
         ops_per_branch: ratio(ops, get("branches")),
         instructions_per_block: ratio(get("instructions"), get("blocks")),
+        vector_share: totals.get("vector_elements").and_then(|&elements| ratio(elements, ops)),
         // Without caches the program has its bytes from memory.
         flops_per_byte: names.zip(served).map(intensity).collect(),
     }
@@ -192,6 +210,9 @@ impl Ratios {
             ("instructions per block", self.instructions_per_block),
         ] {
             let _ = writeln!(text, "  {name:<24}{:>9}", shown(ratio));
+        }
+        if self.vector_share.is_some() {
+            let _ = writeln!(text, "  {:<24}{:>9}", "vector share of ops", percent(self.vector_share));
         }
         if self.flops_per_byte.iter().any(|each| each.flops_per_byte > Some(0.0)) {
             let each = self.flops_per_byte.iter().map(|each| format!("{} {}", each.level, shown(each.flops_per_byte)));

@@ -550,3 +550,41 @@ fn basic_blocks_merged() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("-bf-every-bb"), "{said}");
 }
+
+#[test]
+fn ratios_and_what_the_text_names() {
+    let source = r#"
+        #include <string.h>
+        #define KEPT __attribute__((noinline))
+        typedef float vector __attribute__((vector_size(16)));
+        static vector v; static volatile int kind; static char from[4096], to[4096];
+        KEPT void vectors(long n) { for (long k = 0; k < n; k++) *(volatile vector *)&v = *(volatile vector *)&v + 1; }
+        KEPT void bytes(volatile long *n) { memcpy(to, from, *n); memset(from, kind, *n); }
+        KEPT int chosen(int which) {
+            switch (which) { case 0: return kind; case 1: kind = 7; return 1; case 2: kind = 9; return 5; case 3: kind++; }
+            return kind + which;
+        }
+        int main(void) { volatile long n = 1000; vectors(10); bytes(&n); for (int k = 0; k < 6; k++) chosen(k); return 0; }"#;
+    let sandbox = Sandbox::new();
+    sandbox.c(source, &["-O1", "-fno-jump-tables", "-bf-vectors", "-bf-counters-only"]);
+    let _ = succeed(&mut sandbox.program("a.out"));
+    let report = sandbox.bf(&["report"]);
+    let total = |name: &str| report["totals"][name].as_u64().unwrap() as f64;
+    let ops = total("flops") + total("int_ops");
+    let ratios = [
+        ("bytes_per_flop", (total("bytes_loaded") + total("bytes_stored")) / total("flops")),
+        ("ops_per_load", ops / total("loads")),
+        ("ops_per_branch", ops / total("branches")),
+        ("instructions_per_block", total("instructions") / total("blocks")),
+        ("vector_share", total("vector_elements") / ops),
+    ];
+    for (name, ratio) in ratios {
+        assert_eq!(report["ratios"][name].as_f64(), Some(ratio), "{name}");
+    }
+    assert_eq!((total("vector_elements"), total("memcpy_bytes"), total("memset_bytes")), (40.0, 1000.0, 1000.0));
+    let text = succeed(sandbox.command(bf_tests::program("bf")).arg("report"));
+    let text = bf_tests::sandbox::text(&text.stdout);
+    for line in ["  copies", "  fills", " by switch, ", "  vector share of ops"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
