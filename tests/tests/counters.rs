@@ -558,8 +558,9 @@ fn ratios_and_what_the_text_names() {
         #define KEPT __attribute__((noinline))
         typedef float vector __attribute__((vector_size(16)));
         static vector v; static volatile int kind; static char from[4096], to[4096];
+        static char *volatile source = from, *volatile target = to;
         KEPT void vectors(long n) { for (long k = 0; k < n; k++) *(volatile vector *)&v = *(volatile vector *)&v + 1; }
-        KEPT void bytes(volatile long *n) { memcpy(to, from, *n); memset(from, kind, *n); }
+        KEPT void bytes(volatile long *n) { memcpy(target, source, *n); memset(source, kind, *n); }
         KEPT int chosen(int which) {
             switch (which) { case 0: return kind; case 1: kind = 7; return 1; case 2: kind = 9; return 5; case 3: kind++; }
             return kind + which;
