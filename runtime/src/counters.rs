@@ -25,16 +25,19 @@ type Name<'a> = (&'a str, &'a str, u32);
 /// Amounts by name of the counter.
 type Amounts<'a> = BTreeMap<&'a str, i64>;
 
-/// What was counted so far, by tag and function, and then by site, or block with its line.
+/// Where something was counted: the function; 1 + the number of the site, 0 if unknown; the block, where that is wanted.
+type Place<'a> = (Name<'a>, u32, Option<u32>);
+
+/// What was counted so far.
 #[derive(Default)]
 struct Sums<'a> {
-    /// 1 + the number of a site; 0: unknown.
-    places: BTreeMap<(u32, Name<'a>, u32), Amounts<'a>>,
-    blocks: BTreeMap<(u32, Name<'a>, u32), (u32, Amounts<'a>)>,
+    /// By tag and place.
+    places: BTreeMap<(u32, Place<'a>), Amounts<'a>>,
+    /// Lines of blocks.
+    lines: BTreeMap<(Name<'a>, u32), u32>,
 }
 
-/// Everything counted so far, on these paths and on none. Amounts below zero, which only a reading in the middle of a branch
-/// can make, are zero.
+/// Everything counted so far, on these paths and on none.
 pub fn collect(paths: &[Found]) -> Counters {
     called::name();
     modules::naming(|places| collected(&mut slots::counts(), paths, places))
@@ -60,7 +63,7 @@ fn collected(counts: &mut Counts, paths: &[Found], table: &mut Interned) -> Coun
             let calls = totals.get(target.slot).copied().unwrap_or_default();
             let module = &modules[target.module];
             let Some(function) = module.functions.get(target.function as usize).filter(|_| calls > 0) else { continue };
-            let sums = sums.places.entry((tag, counted(module, function), 0)).or_default();
+            let sums = sums.places.entry((tag, (counted(module, function), 0, None))).or_default();
             *sums.entry(callee).or_default() += calls.cast_signed();
         }
     }
@@ -89,23 +92,21 @@ impl<'a> Sums<'a> {
             let function = function.map(|function| counted(module, function));
             for (part, &site) in parts.by_ref().take(slot.n_parts as usize) {
                 let Some(function) = function else { continue };
-                add(self.places.entry((tag, function, site)).or_default(), module, part, count);
+                let block = module.every_block.then_some(slot.block);
+                add(self.places.entry((tag, (function, site, block))).or_default(), module, part, count);
                 if module.every_block {
-                    let block = self.blocks.entry((tag, function, slot.block));
-                    add(&mut block.or_insert_with(|| (slot.line, Amounts::new())).1, module, part, count);
+                    self.lines.entry((function, slot.block)).or_insert(slot.line);
                 }
             }
         }
     }
 
     fn counters(mut self) -> Counters {
-        let blocks = self.blocks.values_mut().map(|(_, amounts)| amounts);
-        let amounts = self.places.values_mut().chain(blocks).flat_map(BTreeMap::values_mut);
-        amounts.for_each(|amount| *amount = (*amount).max(0));
+        fill_up(&mut self.places);
         let mut names: Vec<&str> = self.places.values().flat_map(BTreeMap::keys).copied().collect();
         names.sort_unstable();
         names.dedup();
-        let mut functions: Vec<_> = self.places.keys().map(|&(_, function, _)| function).collect();
+        let mut functions: Vec<_> = self.places.keys().map(|&(_, (function, ..))| function).collect();
         functions.sort_unstable();
         functions.dedup();
         let place = |name: &str| names.binary_search(&name).unwrap_or_default() as u32;
@@ -113,22 +114,27 @@ impl<'a> Sums<'a> {
         let values = |amounts: &Amounts<'_>| -> Vec<(u32, u64)> {
             amounts.iter().map(|(name, value)| (place(name), value.cast_unsigned())).collect()
         };
-        let (mut items, mut places) =
-            (BTreeMap::<_, BTreeMap<u32, u64>>::new(), BTreeMap::<_, BTreeMap<u32, u64>>::new());
-        for ((tag, function, site), amounts) in &self.places {
+        let mut items = BTreeMap::<_, BTreeMap<u32, u64>>::new();
+        let mut places = BTreeMap::<_, BTreeMap<u32, u64>>::new();
+        let mut blocks = BTreeMap::<_, BTreeMap<u32, u64>>::new();
+        for ((tag, (function, site, block)), amounts) in &self.places {
             let item = items.entry((*tag, number(function))).or_default();
             let sums = places.entry((*tag, *site)).or_default();
+            let mut block = block.map(|block| blocks.entry((*tag, *function, block)).or_default());
             for (name, value) in values(amounts) {
                 *item.entry(name).or_default() += value;
+                if let Some(block) = &mut block {
+                    *block.entry(name).or_default() += value;
+                }
                 // What a program makes the names of would be too much.
                 if !names[name as usize].contains('/') {
                     *sums.entry(name).or_default() += value;
                 }
             }
         }
-        let blocks = self.blocks.iter().map(|((tag, function, block), (line, amounts))| {
-            let (tag, function, block, line) = (*tag, number(function), *block, *line);
-            BlockItem { tag, function, block, line, values: values(amounts) }
+        let blocks = blocks.into_iter().map(|((tag, function, block), values)| {
+            let line = self.lines.get(&(function, block)).copied().unwrap_or_default();
+            BlockItem { tag, function: number(&function), block, line, values: values.into_iter().collect() }
         });
         let blocks = blocks.collect();
         let items = items.into_iter().map(|((tag, function), values)| CountItem {
@@ -181,22 +187,45 @@ fn whole<'a>(modules: &[Counted], totals: &'a [u64], paths: &[Found]) -> Cow<'a,
 pub fn by_path(counters: &Counters, paths: &[Found]) -> Vec<PathCounts> {
     let counts = slots::counts();
     let first_parts: Vec<_> = counts.modules.iter().map(first_parts).collect();
-    let mut all = Vec::new();
+    let mut all = BTreeMap::new();
     for (tag, totals) in (0..).zip(counts.totals.iter().skip(usize::from(Bucket::FIRST.0))) {
         for (node, path) in (0..).zip(paths) {
             let Some((slot, run)) = path.counts else { continue };
-            let values = on_path(&counts.modules[run.module], &first_parts[run.module], (slot, run), totals);
-            let named = |(name, value): (&str, i64)| {
-                let name = counters.names.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
-                Some((name as u32, value.max(0).cast_unsigned()))
-            };
-            let values: Vec<_> = values.into_iter().filter(|&(_, value)| value != 0).filter_map(named).collect();
-            if !values.is_empty() {
-                all.push(PathCounts { tag, node, values });
+            let amounts = on_path(&counts.modules[run.module], &first_parts[run.module], (slot, run), totals);
+            all.insert((tag, node), amounts);
+        }
+    }
+    fill_up(&mut all);
+    let named = |(name, value): (&str, i64)| {
+        let name = counters.names.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
+        Some((name as u32, value.cast_unsigned()))
+    };
+    let all = all.into_iter().map(|((tag, node), amounts)| PathCounts {
+        tag,
+        node,
+        values: amounts.into_iter().filter(|&(_, value)| value != 0).filter_map(named).collect(),
+    });
+    all.filter(|counts| !counts.values.is_empty()).collect()
+}
+
+/// When another thread sets a tag in the middle of a branch, one tag gets more of it than there was and another less than
+/// nothing. That one takes what it lacks from the others.
+fn fill_up<'a, K: Copy + Ord>(by_tag: &mut BTreeMap<(u32, K), Amounts<'a>>) {
+    let mut lacking = Vec::new();
+    for (&key, amounts) in &mut *by_tag {
+        let negative = amounts.iter_mut().filter(|(_, amount)| **amount < 0);
+        lacking.extend(negative.map(|(&name, amount)| (key, name, -std::mem::take(amount))));
+    }
+    let tags = 0..by_tag.last_key_value().map_or(0, |((last, _), _)| last + 1);
+    for ((_, key), name, mut lacking) in lacking {
+        for tag in tags.clone() {
+            if let Some(amount) = by_tag.get_mut(&(tag, key)).and_then(|amounts| amounts.get_mut(name)) {
+                let more = lacking.min(*amount);
+                *amount -= more;
+                lacking -= more;
             }
         }
     }
-    all
 }
 
 /// By slot of a module: the index of its first part.
@@ -253,4 +282,24 @@ fn string(module: &Counted, offset: u32) -> &str {
     let bytes = module.strings.get(offset as usize..).unwrap_or_default();
     let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     str::from_utf8(bytes).unwrap_or("?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_take_what_they_lack_from_others() {
+        let mut by_tag: BTreeMap<_, _> = [
+            ((0, 'a'), Amounts::from([("taken", 3), ("not taken", 7)])),
+            ((0, 'b'), Amounts::from([("taken", 1)])),
+            ((1, 'a'), Amounts::from([("taken", 2), ("not taken", -2)])),
+            ((2, 'a'), Amounts::from([("not taken", 4)])),
+            ((2, 'b'), Amounts::from([("taken", -2)])),
+        ]
+        .into();
+        fill_up(&mut by_tag);
+        let amounts: Vec<_> = by_tag.values().flat_map(|amounts| amounts.values().copied()).collect();
+        assert_eq!(amounts, [5, 3, 0, 0, 2, 4, 0]);
+    }
 }
