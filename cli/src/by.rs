@@ -14,7 +14,7 @@ use bf_postproc::{
     attribution::{Attribution, By, Figures, Key, Memory, UNKNOWN, attribute, not_by_place},
     counters,
     paths::Tree,
-    patterns::{ByFunction, Footprint},
+    patterns::ByFunction,
 };
 use bf_profile::Profile;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
@@ -256,20 +256,38 @@ pub fn known(figure: &str, totals: &Named) -> Result<(), Failure> {
 fn add_bytes(profile: &Profile, tags: &[String], totals: &mut Named, items: &mut Vec<Item>) {
     let Some(ByFunction { whole, functions }) = patterns::by_function(profile, tags) else { return };
     let counts = whole.touches.is_some();
-    let none: Vec<_> = totals.0.iter().map(|(name, _)| (name.clone(), 0)).collect();
-    totals.0.extend(patterns::figures(&whole, counts));
-    // The display name may be unknown to a row that has only counters.
     let same = |key: &Key| (key.linkage_name.clone(), key.file.clone(), key.line);
-    let mut functions: BTreeMap<_, _> = functions.into_iter().map(|found| (same(&found.0), found)).collect();
+    let found = |(key, footprint)| (same(&key), (key, patterns::figures(&footprint, counts)));
+    join(functions.into_iter().map(found).collect(), same, patterns::figures(&whole, counts), totals, items);
+}
+
+/// Adds figures to the rows that have the same key, as `same` makes one, and a row for each that there is none of. `sums`: the
+/// same figures of all; rows that have none of them get zeros.
+fn join<K: Ord>(
+    mut found: BTreeMap<K, (Key, Vec<(String, u64)>)>,
+    same: impl Fn(&Key) -> K,
+    sums: Vec<(String, u64)>,
+    totals: &mut Named,
+    items: &mut Vec<Item>,
+) {
+    let zeros = |of: &[(String, u64)]| -> Vec<_> { of.iter().map(|(name, _)| (name.clone(), 0)).collect() };
     for Item { key, figures, .. } in items.iter_mut() {
-        let (known, footprint) = functions.remove(&same(key)).unwrap_or_else(|| (key.clone(), Footprint::default()));
-        *key = known;
-        figures.0.extend(patterns::figures(&footprint, counts));
+        let (known, more) = found.remove(&same(key)).unwrap_or_else(|| {
+            let unknown = Key { name: key.name.clone(), ..Key::default() };
+            (unknown, zeros(&sums))
+        });
+        key.name = known.name;
+        // Of blocks only counters know the line.
+        if key.block.is_some() {
+            key.line = known.line;
+        }
+        figures.0.extend(more);
     }
-    for (key, footprint) in functions.into_values() {
-        let figures = Named([none.clone(), patterns::figures(&footprint, counts)].concat());
+    for (key, more) in found.into_values() {
+        let figures = Named([zeros(&totals.0), more].concat());
         items.push(Item { key, memory: None, figures, inclusive: None });
     }
+    totals.0.extend(sums);
 }
 
 /// Where a row is, for people: the last parts of its path.

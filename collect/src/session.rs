@@ -548,11 +548,11 @@ impl Session {
             }
             Work::Analyse { owner, part, private, .. } => {
                 let digests = job.item.digests[*part].get().map_or(&[][..], Vec::as_slice);
-                if !private && self.config.sample.is_some() {
-                    return self.feed_sampled(owner, *part, batch, bucket);
-                }
                 if !private {
-                    self.feed_digests(owner, *part, digests, bucket);
+                    match self.config.sample {
+                        Some(_) => self.feed_sampled(owner, *part, batch, bucket),
+                        None => drop(self.feed_digests(owner, *part, digests, bucket)),
+                    }
                     return;
                 }
                 let all = if digests.is_empty() {

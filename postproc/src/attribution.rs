@@ -263,7 +263,8 @@ pub struct Key {
     pub linkage_name: String,
     /// Path of the source file; "" if unknown.
     pub file: String,
-    /// Line that the function (for blocks, too) or loop begins on, or the line itself, or that on which blocks were allocated; 0 if unknown.
+    /// Line that the function (of a basic block, too) or loop begins on, or the line itself, or that on which memory was
+    /// allocated; 0 if unknown.
     pub line: u32,
     /// How many loops are around it, itself included; 0 if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -450,6 +450,7 @@ impl<const W: usize> Core<W> {
                 self.older.prefetch::<V>(&self.lines, next);
             }
             let down = fetch.gone.is_some().then_some(gone);
+            // Where lines were taken away they were noted before, too, for references of the same batch that ask.
             if let (Some(sharing), Some(gone)) = (&mut self.sharing, down) {
                 sharing.note(gone, fetch.last);
             }

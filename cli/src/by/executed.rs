@@ -1,6 +1,6 @@
 //! What functions and blocks executed, added to the rows of their references.
 
-use super::{Item, Named};
+use super::{Item, Named, join};
 use bf_postproc::{
     attribution::Key,
     counters::{self, Values},
@@ -35,29 +35,22 @@ pub fn add_by_block(profile: &Profile, tags: &[String], totals: &mut Named, item
     add(profile, tags, rows, totals, items);
 }
 
-fn add(profile: &Profile, tags: &[String], mut rows: Executed<'_>, totals: &mut Named, items: &mut Vec<Item>) {
+fn add(profile: &Profile, tags: &[String], rows: Executed<'_>, totals: &mut Named, items: &mut Vec<Item>) {
     let sums: Vec<_> = plain(&counters::totals(profile, tags)).collect();
-    let none: Vec<_> = totals.0.iter().map(|(name, _)| (name.clone(), 0)).collect();
-    let columns = |values: &Values<'_>| -> Vec<(String, u64)> {
-        sums.iter().map(|(name, _)| (name.clone(), values.get(name.as_str()).copied().unwrap_or(0))).collect()
-    };
-    for Item { key, figures, .. } in items.iter_mut() {
-        let (name, file) = (key.linkage_name.clone(), key.file.clone());
-        let (line, values) =
-            rows.remove(&(CountedFunction { name, file, line: key.line }, key.block)).unwrap_or_default();
-        if key.block.is_some() {
-            key.line = line;
-        }
-        figures.0.extend(columns(&values));
-    }
     let names = names(profile);
-    for ((CountedFunction { name: linkage_name, file, .. }, block), (line, values)) in rows {
+    let found = |(at, (line, values)): ((CountedFunction, Option<u32>), (u32, Values<'_>))| {
+        let (CountedFunction { name: linkage_name, file, .. }, block) = at.clone();
         let name = names.get(linkage_name.as_str()).map_or_else(|| linkage_name.clone(), |name| (*name).to_owned());
         let key = Key { name, linkage_name, file, line, block, ..Key::default() };
-        let figures = Named([none.clone(), columns(&values)].concat());
-        items.push(Item { key, memory: None, figures, inclusive: None });
-    }
-    totals.0.extend(sums);
+        let figures = sums.iter().map(|(name, _)| (name.clone(), values.get(name.as_str()).copied().unwrap_or(0)));
+        (at, (key, figures.collect()))
+    };
+    let found = rows.into_iter().map(found).collect();
+    let same = |key: &Key| {
+        let (name, file) = (key.linkage_name.clone(), key.file.clone());
+        (CountedFunction { name, file, line: key.line }, key.block)
+    };
+    join(found, same, sums, totals, items);
 }
 
 /// Counters that stand by themselves.
