@@ -48,6 +48,8 @@ struct Ends {
 /// A part of a digest; nothing but lines if they come from elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Segment<'a> {
+    /// Added to the numbers of lines.
+    pub(crate) base: u64,
     pub(crate) lines: &'a [Run],
     pub(crate) again: &'a [Again],
     pub(crate) before: &'a [Greatest],
@@ -65,6 +67,17 @@ pub(crate) struct Again {
     pub(crate) stored: Charge,
     /// Greatest distances since the last store, or else since the first reference.
     pub(crate) after: Greatest,
+}
+
+impl Again {
+    /// What it says of its line once the interval that went on is closed.
+    #[inline(always)]
+    pub(crate) fn go_on<V: Vector, const W: usize>(&self, since: &mut Since<W>) {
+        if self.stored != Charge::NONE {
+            since.stored = self.stored;
+        }
+        since.raise::<V>(self.after.full, self.after.by_set());
+    }
 }
 
 /// Greatest distances: with one set, and with 2^1, 2^2, … sets.
@@ -294,10 +307,16 @@ impl Digest {
         self.lines.iter().map(|first| u64::from(first.weight)).sum()
     }
 
+    /// From now on lines are counted from `base`.
+    pub(crate) fn count_from(&mut self, base: u64) {
+        self.lines.iter_mut().for_each(|run| run.line = run.line.wrapping_sub(base));
+    }
+
     /// In order.
     pub(crate) fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
         let begins = [Ends::default()].into_iter().chain(self.ends.iter().copied());
         begins.zip(&self.ends).map(|(begin, end)| Segment {
+            base: 0,
             lines: &self.lines[begin.lines..end.lines],
             again: &self.again[begin.again..end.again],
             before: &self.before[begin.before..end.before],

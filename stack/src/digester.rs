@@ -7,17 +7,18 @@
 //! Invariant: the tiers hold the lines of the segment and no others, none leaves them, and a line's entry is its place in
 //! the segment. So a line that is found was referenced in the segment before, and its distances are right.
 
-use crate::counts::{Buckets, Counts};
-use crate::digest::{Digest, Draft, LINES, Of, Within};
+use crate::counts::Buckets;
+use crate::digest::{Digest, Draft, LINES, Of, Segment, Within};
 use crate::engine::{BATCH, Stack, Width};
-use crate::held::Since;
+use crate::held::{Entry, Since};
 use crate::item::Charge;
 use crate::repeats::Kind;
 use crate::runs::{Run, STORE, charge, first, kind, strip};
 use crate::simd::{self, Instructions, Task, Vector};
+use crate::template::{Count, Templates};
 use crate::tiers::Tiers;
 use crate::top::Order;
-use crate::{Bucket, Chunk, Item, Limits};
+use crate::{Bucket, Chunk, Found, Item, Limits, Piece};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -28,20 +29,36 @@ pub struct Digester {
 
 #[derive(Clone, Debug)]
 enum Core {
-    Usual(Box<Segments<16>>),
-    Wide(Box<Segments<24>>),
+    Usual(Box<Making<16>>),
+    Wide(Box<Making<24>>),
 }
 
-/// The segment that goes on, those before it, and what is counted.
+/// Does the same with the core, whatever its width.
+macro_rules! of_width {
+    ($width:expr, $core:ident => $work:expr) => {
+        match $width {
+            Core::Usual($core) => $work,
+            Core::Wide($core) => $work,
+        }
+    };
+}
+
+/// Segments and what is counted within them.
 #[derive(Clone, Debug)]
-struct Segments<const W: usize> {
+struct Making<const W: usize> {
+    segments: Segments<W>,
+    templates: Templates<W>,
+    within: Buckets<W>,
+    limits: Limits,
+}
+
+/// The segment that goes on, and those before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Segments<const W: usize> {
     tiers: Tiers<W>,
     draft: Draft,
     /// Whether a line was referenced again when others had come.
     again: bool,
-    /// What is counted within them.
-    within: Buckets<W>,
-    limits: Limits,
     runs: Vec<Run>,
 }
 
@@ -50,8 +67,8 @@ impl Digester {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let core = match limits.max_set_bits {
-            0..=16 => Core::Usual(Box::new(Segments::new(limits))),
-            _ => Core::Wide(Box::new(Segments::new(limits))),
+            0..=16 => Core::Usual(Box::new(Making::new(limits))),
+            _ => Core::Wide(Box::new(Making::new(limits))),
         };
         Self { core, instructions: Instructions::best() }
     }
@@ -68,27 +85,35 @@ impl Digester {
 
     /// Takes a chunk.
     pub fn feed_chunk(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
-        match &mut self.core {
-            _ if chunk.references.is_empty() => {}
-            Core::Usual(segments) => simd::run(Feed { segments, chunk, bucket }, self.instructions),
-            Core::Wide(segments) => simd::run(Feed { segments, chunk, bucket }, self.instructions),
+        if !chunk.is_empty() {
+            of_width!(&mut self.core, making => simd::run(Feed { making, chunk, bucket }, self.instructions));
         }
+    }
+
+    /// As [`Stack::find`].
+    pub fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
+        of_width!(&mut self.core, making => making.templates.find(key, bucket))
+    }
+
+    /// As [`Stack::learn`].
+    pub fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket) {
+        of_width!(&mut self.core, making => {
+            let Making { templates, within, .. } = &mut **making;
+            simd::run(Learn { templates, key: (key, bucket), base, chunk, buckets: within }, self.instructions);
+        });
     }
 
     /// What a stack needs of what was fed since the last time, all of it in one bucket, for [`Stack::feed_digest`].
     /// In exchange for an empty one.
     pub fn take_digest(&mut self, empty: Digest) -> Digest {
-        match &mut self.core {
-            Core::Usual(segments) => segments.take(empty),
-            Core::Wide(segments) => segments.take(empty),
-        }
+        of_width!(&mut self.core, making => making.segments.take(empty))
     }
 
     /// What was counted within segments since the last time, for [`Stack::absorb`].
     pub fn take_within(&mut self) -> Within {
         Within(match &mut self.core {
-            Core::Usual(segments) => Of::Usual(segments.take_within()),
-            Core::Wide(segments) => Of::Wide(segments.take_within()),
+            Core::Usual(making) => Of::Usual(making.take_within()),
+            Core::Wide(making) => Of::Wide(making.take_within()),
         })
     }
 }
@@ -106,7 +131,7 @@ impl Stack {
 
 /// Takes a chunk.
 struct Feed<'a, 'b, const W: usize> {
-    segments: &'a mut Segments<W>,
+    making: &'a mut Making<W>,
     chunk: Chunk<'b>,
     bucket: Bucket,
 }
@@ -116,52 +141,85 @@ impl<const W: usize> Task for Feed<'_, '_, W> {
 
     #[inline(always)]
     fn run<V: Vector>(self) {
-        self.segments.feed::<V>(self.chunk, self.bucket);
+        let Making { segments, templates, within, .. } = self.making;
+        let mut counts = within.take(self.bucket);
+        for piece in self.chunk.pieces() {
+            match piece {
+                Piece::References(piece, weight) => {
+                    segments.feed_piece::<V, _>(piece, weight, self.bucket, counts.as_deref_mut());
+                }
+                Piece::Use(found) => {
+                    templates.used(found.template, found.times);
+                    for base in found.bases() {
+                        let segment = templates.segment(found.template, base);
+                        segments.feed_segment::<V, _>(segment, self.bucket, counts.as_deref_mut());
+                    }
+                }
+            }
+        }
+        within.put(self.bucket, counts);
+    }
+}
+
+/// Makes a template.
+pub(crate) struct Learn<'a, const W: usize> {
+    pub(crate) templates: &'a mut Templates<W>,
+    pub(crate) key: (&'a [u64], Bucket),
+    pub(crate) base: u64,
+    pub(crate) chunk: Chunk<'a>,
+    pub(crate) buckets: &'a mut Buckets<W>,
+}
+
+impl<const W: usize> Task for Learn<'_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.templates.learn::<V>(self.key, self.base, self.chunk, self.buckets);
+    }
+}
+
+impl<const W: usize> Making<W> {
+    fn new(limits: Limits) -> Self {
+        Self { segments: Segments::new(), templates: Templates::new(), within: Buckets::new(limits), limits }
+    }
+
+    fn take_within(&mut self) -> Buckets<W> {
+        self.templates.count(&mut self.within);
+        std::mem::replace(&mut self.within, Buckets::new(self.limits))
     }
 }
 
 impl<const W: usize> Segments<W> {
-    fn new(limits: Limits) -> Self {
-        let (tiers, within) = (Tiers::new(), Buckets::new(limits));
-        Self { tiers, draft: Draft::new(), again: false, within, limits, runs: Vec::new() }
+    pub(crate) fn new() -> Self {
+        Self { tiers: Tiers::new(), draft: Draft::new(), again: false, runs: Vec::new() }
     }
 
-    fn take(&mut self, empty: Digest) -> Digest {
+    pub(crate) fn take(&mut self, empty: Digest) -> Digest {
         self.cut();
         self.draft.take(empty)
     }
 
-    fn take_within(&mut self) -> Buckets<W> {
-        std::mem::replace(&mut self.within, Buckets::new(self.limits))
-    }
-
+    /// References, counted.
     #[inline(always)]
-    fn feed<V: Vector>(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
-        let mut counts = self.within.take(bucket);
-        for (piece, weight) in chunk.pieces() {
-            self.feed_piece::<V>(piece, weight, bucket, counts.as_deref_mut());
-        }
-        self.within.put(bucket, counts);
-    }
-
-    #[inline(always)]
-    fn feed_piece<V: Vector>(
+    pub(crate) fn feed_piece<V: Vector, C: Count<W>>(
         &mut self,
         mut piece: Chunk<'_>,
         weight: u32,
         bucket: Bucket,
-        mut counts: Option<&mut Counts<W>>,
+        mut counts: Option<&mut C>,
     ) {
         while !piece.references.is_empty() {
             let (mut runs, mut references) = (std::mem::take(&mut self.runs), [0; 2]);
-            strip(&mut runs, piece.take(BATCH), weight, &mut references, |item, store| {
-                counts.iter_mut().for_each(|counts| counts.add_references(item, store, weight.into()));
+            strip(&mut runs, 0, piece.take(BATCH), weight, &mut references, |item, store| {
+                counts.iter_mut().for_each(|counts| counts.references(item, store, weight.into()));
             });
             if let Some(counts) = counts.as_deref_mut() {
-                counts.add_references(Item::NONE, false, references[0]);
-                counts.add_references(Item::NONE, true, references[1]);
+                counts.references(Item::NONE, false, references[0]);
+                counts.references(Item::NONE, true, references[1]);
             }
-            self.reference::<V>(&runs, bucket, counts.as_deref_mut());
+            let segment = Segment { lines: &runs, ..Segment::default() };
+            self.reference::<V, C>(segment, bucket, counts.as_deref_mut());
             runs.clear();
             self.runs = runs;
             if let Some(counts) = counts.as_deref_mut() {
@@ -170,47 +228,85 @@ impl<const W: usize> Segments<W> {
         }
     }
 
-    /// Runs through the tiers.
+    /// A segment, of which all that is not the first reference to a line is counted.
     #[inline(always)]
-    fn reference<V: Vector>(&mut self, runs: &[Run], bucket: Bucket, mut counts: Option<&mut Counts<W>>) {
+    fn feed_segment<V: Vector, C: Count<W>>(&mut self, segment: Segment<'_>, bucket: Bucket, counts: Option<&mut C>) {
+        // All of its lines have to be there at its end.
+        if self.draft.len() + segment.lines.len() > LINES {
+            self.cut();
+        }
+        self.reference::<V, C>(segment, bucket, counts);
+    }
+
+    /// Through the tiers.
+    #[inline(always)]
+    fn reference<V: Vector, C: Count<W>>(&mut self, segment: Segment<'_>, bucket: Bucket, mut counts: Option<&mut C>) {
         let (mut stamps, mut top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
-        for &run in runs {
-            let Run { line, weight, flags } = run;
-            let stored = charge(flags, bucket);
-            let Some((entry, full, by_set)) = self.tiers.reference::<V>(&mut stamps, &mut top, line) else {
+        let (mut followed, mut before) = (segment.again.iter(), segment.before.iter());
+        let mut next = followed.next();
+        for (index, &run) in segment.lines.iter().enumerate() {
+            let run = Run { line: run.line.wrapping_add(segment.base), ..run };
+            let (stored, weight) = (charge(run.flags, bucket), u64::from(run.weight));
+            let here = self.tiers.reference::<V>(&mut stamps, &mut top, run.line);
+            let place = if let Some((entry, full, by_set)) = here {
+                let place = usize::from(entry);
+                self.again |= place + 1 < self.draft.len();
+                self.draft.again(place);
+                self.tiers.held.since(entry).raise::<V>(full, &by_set);
+                if let Some(counts) = counts.as_deref_mut() {
+                    counts.distances(kind(run.flags), full, &by_set, weight);
+                }
+                if stored != Charge::NONE {
+                    self.store(place, run.weight, stored, counts.as_deref_mut());
+                }
+                place
+            } else {
                 if self.draft.len() == LINES {
                     top.store(&mut self.tiers.top);
                     self.cut();
                     (stamps, top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
                 }
-                let (entry, _) = self.tiers.enter::<V>(&mut stamps, top, line, Since::now(stored));
-                top = top.push(line, entry);
+                let (entry, _) = self.tiers.enter::<V>(&mut stamps, top, run.line, Since::now(stored));
+                top = top.push(run.line, entry);
                 debug_assert_eq!(usize::from(entry), self.draft.len(), "entries are places");
                 self.draft.first(run);
                 if let Some(counts) = counts.as_deref_mut() {
-                    counts.take_references(first(flags), flags & STORE != 0, weight.into());
+                    counts.first(first(run.flags), run.flags & STORE != 0, weight);
                 }
-                continue;
+                usize::from(entry)
             };
-            let place = usize::from(entry);
-            self.again |= place + 1 < self.draft.len();
-            self.draft.again(place);
-            let since = self.tiers.held.since(entry);
-            since.raise::<V>(full, &by_set);
-            if let Some(counts) = counts.as_deref_mut() {
-                counts.add_near(kind(flags), full, &by_set, weight.into());
-                if let Some((_, item)) = since.stored.get().filter(|_| stored != Charge::NONE && since.full > 0) {
-                    counts.add_near((Kind::Writeback, item), since.full, &since.greatest, weight.into());
+            if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
+                next = followed.next();
+                self.draft.again(place);
+                if again.closes > 0
+                    && let Some(before) = before.next()
+                {
+                    self.tiers.held.since(place as Entry).raise::<V>(before.full, before.by_set());
+                    self.store(place, again.closes, again.stored, counts.as_deref_mut());
                 }
-            }
-            if stored != Charge::NONE {
-                if since.stored == Charge::NONE {
-                    self.draft.close(place, weight, since);
-                }
-                *since = Since::now(stored);
+                again.go_on::<V, W>(self.tiers.held.since(place as Entry));
             }
         }
+        self.again |= !segment.order.is_empty();
+        for &index in segment.order {
+            let line = segment.lines[usize::from(index)].line.wrapping_add(segment.base);
+            self.tiers.lift::<V>(&mut stamps, &mut top, line);
+        }
         top.store(&mut self.tiers.top);
+    }
+
+    /// The line at a place is stored: closes the dirty interval that goes on, which is counted if it began in the segment.
+    #[inline(always)]
+    fn store<C: Count<W>>(&mut self, place: usize, weight: u32, stored: Charge, counts: Option<&mut C>) {
+        let since = self.tiers.held.since(place as Entry);
+        match (since.stored.get(), counts) {
+            (None, _) => self.draft.close(place, weight, since),
+            (Some((_, item)), Some(counts)) if since.full > 0 => {
+                counts.distances((Kind::Writeback, item), since.full, &since.greatest, weight.into());
+            }
+            _ => {}
+        }
+        *since = Since::now(stored);
     }
 
     /// The segment ends.

@@ -2,6 +2,7 @@
 
 use crate::counts::{Buckets, Counts, Residents};
 use crate::digest::{Digest, LINES, Of, Segment, Within};
+use crate::digester::Learn;
 use crate::held::{Entry, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Line, Lines};
@@ -12,12 +13,15 @@ use crate::runs::{COLD, Close, Fetch, LOST, Run, STORE, first, kind, strip};
 use crate::sharing::Sharing;
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
+use crate::template::Templates;
 use crate::tiers::Tiers;
 use crate::top::Order;
-use crate::{Bucket, Chunk, Counted, Engine, Item, Limits, Part};
+use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Limits, Part, Piece, Use};
 
 /// References of one batch, at most.
 pub(crate) const BATCH: usize = 2048;
+/// Regions of lines that have to be left for templates: more than a chunk can need.
+const SCARCE: usize = 1 << 18;
 /// Lines whose state is fetched ahead.
 const AHEAD: usize = 8;
 
@@ -62,6 +66,13 @@ pub(crate) struct Core<const W: usize> {
     /// Of the line of each fetch, and of the one that had to go.
     pub(crate) ids: Vec<(Id, Id)>,
     pub(crate) runs: Vec<Run>,
+    /// Templates used between them: after so many, which, and where.
+    uses: Vec<(usize, u32, u64)>,
+    /// Where runs begin that are not between the same uses.
+    divided: usize,
+    /// Lines of `uses`.
+    used: usize,
+    pub(crate) templates: Templates<W>,
     pub(crate) fetches: Vec<Fetch<W>>,
     pub(crate) closes: Vec<Close<W>>,
     /// Only if lines can be taken away.
@@ -119,10 +130,28 @@ impl Stack {
     fn feed_any(&mut self, chunk: Chunk<'_>, bucket: Bucket, sink: Option<&mut dyn Sink>) {
         debug_assert!(bucket <= Bucket::LAST, "no such bucket");
         match &mut self.core {
-            _ if chunk.references.is_empty() => {}
+            _ if chunk.is_empty() => {}
             Width::Usual(core) => simd::run(Feed { core, chunk, bucket, sink }, self.instructions),
             Width::Wide(core) => simd::run(Feed { core, chunk, bucket, sink }, self.instructions),
         }
+    }
+
+    /// Looks for a template of references that are known by a key: those with the same key are the same but that all lines
+    /// have moved by the same number. There are none where lines can be taken away, or ids of lines may run out.
+    pub fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
+        of_width!(&mut self.core, core => match core.sharing {
+            None if !core.lines.may_run_out(SCARCE) => core.templates.find(key, bucket),
+            _ => Found::Never,
+        })
+    }
+
+    /// Makes a template of references, where [`Stack::find`] said [`Found::Again`]; it does not take them. `base`: the line that
+    /// [`Use::base`](crate::Use::base) stands for. Templates that were found before may be gone.
+    pub fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket) {
+        of_width!(&mut self.core, core => {
+            let Core { templates, buckets, .. } = &mut **core;
+            simd::run(Learn { templates, key: (key, bucket), base, chunk, buckets }, self.instructions);
+        });
     }
 
     /// An empty stack that has room for so many more regions of 1024 lines only, for tests of what happens then.
@@ -256,6 +285,10 @@ impl<const W: usize> Core<W> {
             references: [0; 2],
             ids: Vec::new(),
             runs: Vec::new(),
+            uses: Vec::new(),
+            divided: 0,
+            used: 0,
+            templates: Templates::new(),
             fetches: Vec::new(),
             closes: Vec::new(),
             sharing: None,
@@ -293,15 +326,32 @@ impl<const W: usize> Core<W> {
             at += part.len as usize;
             parts.push(Part { len: (references.len() - before) as u32, times: part.times });
         }
-        feed(self, Chunk { references: &references, sites: &sites, items: &items, parts: &parts });
+        feed(self, Chunk { references: &references, sites: &sites, items: &items, parts: &parts, uses: chunk.uses });
     }
 
     #[inline(always)]
     fn feed_all<V: Vector>(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut sink: Option<&mut dyn Sink>) {
-        for (piece, weight) in chunk.pieces() {
-            self.feed_piece::<V>(piece, weight, bucket, &mut sink);
+        for piece in chunk.pieces() {
+            match piece {
+                Piece::References(piece, weight) => self.feed_piece::<V>(piece, weight, bucket, &mut sink),
+                Piece::Use(found) => self.feed_use::<V>(found, bucket, &mut sink),
+            }
         }
         self.batch::<V>(bucket, &mut sink);
+    }
+
+    #[inline(always)]
+    fn feed_use<V: Vector>(&mut self, found: Use, bucket: Bucket, sink: &mut Option<&mut dyn Sink>) {
+        self.templates.used(found.template, found.times);
+        let lines = self.templates.lines(found.template);
+        for base in found.bases() {
+            if self.runs.len() + self.used + lines > BATCH {
+                self.batch::<V>(bucket, sink);
+            }
+            self.uses.push((self.runs.len(), found.template, base));
+            self.used += lines;
+        }
+        self.divided = self.runs.len();
     }
 
     #[inline(always)]
@@ -318,7 +368,7 @@ impl<const W: usize> Core<W> {
                 None => self.strip(part, weight, bucket),
                 Some(_) => self.strip_for_sink(part, weight, bucket),
             }
-            if self.runs.len() >= BATCH {
+            if self.runs.len() + self.used >= BATCH {
                 self.batch::<V>(bucket, sink);
             }
             if piece.references.is_empty() {
@@ -333,7 +383,7 @@ impl<const W: usize> Core<W> {
         // What comes first in a segment is found out later.
         let within = self.sharing.as_mut().map(|sharing| &mut sharing.within);
         let buckets = within.unwrap_or(&mut self.buckets);
-        strip(&mut self.runs, part, weight, &mut self.references, |item, store| {
+        strip(&mut self.runs, self.divided, part, weight, &mut self.references, |item, store| {
             if let Some(counts) = buckets.of(bucket) {
                 counts.add_references(item, store, weight.into());
             }
@@ -357,13 +407,38 @@ impl<const W: usize> Core<W> {
     /// Works off `runs`.
     #[inline(always)]
     fn batch<V: Vector>(&mut self, bucket: Bucket, sink: &mut Option<&mut dyn Sink>) {
-        if self.runs.is_empty() {
+        if self.runs.is_empty() && self.uses.is_empty() {
             return;
         }
-        let mut runs = std::mem::take(&mut self.runs);
-        self.segments::<V>([Segment { lines: &runs, ..Segment::default() }], bucket);
+        let (mut runs, mut uses) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.uses));
+        let templates = std::mem::replace(&mut self.templates, Templates::new());
+        let (mut begin, mut rest) = (0, uses.iter());
+        let mut next = rest.next();
+        let segments = std::iter::from_fn(|| {
+            let lines = |end| Segment { lines: &runs[begin..end], ..Segment::default() };
+            match next {
+                Some(&(end, ..)) if begin < end => {
+                    let segment = lines(end);
+                    begin = end;
+                    Some(segment)
+                }
+                Some(&(_, template, base)) => {
+                    next = rest.next();
+                    Some(templates.segment(template, base))
+                }
+                None if begin < runs.len() => {
+                    let segment = lines(runs.len());
+                    begin = runs.len();
+                    Some(segment)
+                }
+                None => None,
+            }
+        });
+        self.segments::<V>(segments, bucket);
         runs.clear();
-        self.runs = runs;
+        uses.clear();
+        (self.runs, self.uses, self.templates) = (runs, uses, templates);
+        (self.divided, self.used) = (0, 0);
         if let Some(sink) = sink {
             sink.take(&self.outcomes);
             self.outcomes.clear();
@@ -578,11 +653,12 @@ impl<const W: usize> Core<W> {
             self.add_resident::<V>(id, &mut residents);
         }
         let within = self.sharing.as_ref().map(|sharing| &sharing.within);
-        if elsewhere.is_none() && within.is_none() {
+        if elsewhere.is_none() && within.is_none() && !self.templates.is_waiting() {
             return self.buckets.counted(&residents);
         }
         let mut all = self.buckets.clone();
         elsewhere.into_iter().chain(within).for_each(|more| all.absorb(more));
+        self.templates.count_into(&mut all);
         all.counted(&residents)
     }
 }

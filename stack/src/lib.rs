@@ -25,6 +25,8 @@
 //! within a chunk both find the same distances. A `digester` makes such digests without a stack, so that several threads can
 //! work for the stack of one.
 //!
+//! A loop that was seen before, at other addresses, is worked off as a digest that is kept as a `template`.
+//!
 //! Small distances share cells (`near`); combinations of others that occur again and again wait in a table (`repeats`)
 //! before they are counted at each set count (`counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second time with the weight of
 //! all times that follow: from then on each is like the one before.
@@ -50,6 +52,7 @@ mod sets;
 mod sharing;
 mod simd;
 mod sink;
+mod template;
 mod threads;
 mod tiers;
 mod timeline;
@@ -65,6 +68,7 @@ pub use plain::Plain;
 pub use sharing::{ByPosition, Position, Shared};
 pub use simd::Instructions;
 pub use sink::{MissesBySite, Outcome, Sink, SiteMisses};
+pub use template::{Found, Use};
 
 /// One reference: a line number and whether it is a store. Line numbers are addresses divided by the line size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +148,16 @@ pub struct Chunk<'a> {
     pub items: &'a [Item],
     /// How `references` divides into repeated pieces, in order, all of it; or empty: each reference occurs once.
     pub parts: &'a [Part],
+    /// What comes between the parts, in order: of templates that the stack found ([`Stack::find`]). Others take none.
+    pub uses: &'a [Use],
+}
+
+/// Of a chunk.
+enum Piece<'a> {
+    /// References, and how often they count.
+    References(Chunk<'a>, u32),
+    /// What a template stands for.
+    Use(Use),
 }
 
 impl<'a> Chunk<'a> {
@@ -151,14 +165,29 @@ impl<'a> Chunk<'a> {
     /// first: from then on every time is the same. The lines that were referenced in between are those of the piece, and a
     /// dirty line's greatest distance is one that the piece itself makes.
     #[inline(always)]
-    fn pieces(mut self) -> impl Iterator<Item = (Self, u32)> {
-        let mut parts = self.parts.iter();
+    fn pieces(mut self) -> impl Iterator<Item = Piece<'a>> {
+        let (mut parts, mut uses, mut number) = (self.parts.iter(), self.uses.iter(), 0);
+        let mut next = uses.next();
         let pieces = std::iter::from_fn(move || {
+            if let Some(&found) = next.filter(|found| found.part == number) {
+                next = uses.next();
+                return Some([Some(Piece::Use(found)), None]);
+            }
+            number += 1;
             let whole = (self.references.len(), 1);
             let (len, times) = parts.next().map_or(whole, |part| (part.len as usize, part.times));
-            (!self.references.is_empty()).then(|| (self.take(len), times))
+            let piece = (!self.references.is_empty()).then(|| self.take(len))?;
+            Some(
+                [(1, times >= 1), (times - 1, times > 1)]
+                    .map(|(times, is)| is.then(|| Piece::References(piece, times))),
+            )
         });
-        pieces.flat_map(|(piece, times)| [(piece, 1), (piece, times - 1)].into_iter().filter(|&(_, times)| times > 0))
+        pieces.flatten().flatten()
+    }
+
+    /// Whether nothing is here.
+    fn is_empty(&self) -> bool {
+        self.references.is_empty() && self.uses.is_empty()
     }
 
     /// Takes so many references, at most, off the front. The parts stay behind.
@@ -167,7 +196,7 @@ impl<'a> Chunk<'a> {
         let (sites, sites_after) = self.sites.split_at(len.min(self.sites.len()));
         let (items, items_after) = self.items.split_at(len.min(self.items.len()));
         (self.references, self.sites, self.items) = (after, sites_after, items_after);
-        Self { references, sites, items, parts: &[] }
+        Self { references, sites, items, parts: &[], uses: &[] }
     }
 }
 

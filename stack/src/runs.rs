@@ -74,10 +74,12 @@ pub(crate) struct Close<const W: usize> {
 }
 
 /// Cuts references into runs. What is referenced again while it is on top has distance 0 at every set count, which
-/// follows from the totals: loads and stores are added to `references`, or those of items are given to `count`.
+/// follows from the totals: loads and stores are added to `references`, or those of items are given to `count`. What there is
+/// of `runs` before `divided` does not go on.
 #[inline(always)]
 pub(crate) fn strip(
     runs: &mut Vec<Run>,
+    divided: usize,
     part: Chunk<'_>,
     weight: u32,
     references: &mut [u64; 2],
@@ -86,7 +88,7 @@ pub(crate) fn strip(
     let start = runs.len();
     runs.resize(start + part.references.len(), Run { line: 0, weight, flags: 0 });
     // Repeated ones begin a run of their own: it counts as often as they do.
-    let begun = match runs[..start].last() {
+    let begun = match runs[divided..start].last() {
         Some(run) if run.weight == 1 && weight == 1 => (start, run.line, run.flags),
         _ => (start, u64::MAX, 0),
     };

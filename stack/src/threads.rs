@@ -12,6 +12,7 @@ use crate::newest::NEWEST;
 use crate::sharing::{Event, Known, Position, Shared, Sharing};
 use crate::simd::{self, Task, Vector};
 use crate::sink::{Outcome, Sink};
+use crate::template::Templates;
 use crate::top::Order as _;
 use crate::{Bucket, Chunk, Engine as _, Reference};
 use std::collections::HashMap;
@@ -257,6 +258,7 @@ impl<const W: usize> Core<W> {
         if self.sharing.is_some() {
             return;
         }
+        std::mem::replace(&mut self.templates, Templates::new()).count(&mut self.buckets);
         let mut sharing = Box::new(Sharing::new(self.limits));
         self.older.oldest_first().for_each(|id| sharing.begin_older(id));
         for entry in self.tiers.oldest_first() {

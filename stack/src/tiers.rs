@@ -56,6 +56,19 @@ impl<const W: usize> Tiers<W> {
         Some((entry, full, by_set))
     }
 
+    /// A line that is here comes to the top.
+    #[inline(always)]
+    pub(crate) fn lift<V: Vector>(&mut self, stamps: &mut V::Stamps, top: &mut V::Top, line: u64) {
+        let place = top.place(line);
+        if place < TOP {
+            (*top, _) = top.lift(place, line);
+        } else if let Some(entry) = self.held.find(line) {
+            let slot = self.held.slot(entry);
+            self.move_up::<V>(stamps, *top, entry, slot);
+            *top = top.push(line, entry);
+        }
+    }
+
     /// Distances of a line in a slot of the newest or the recent tier.
     #[inline(always)]
     fn distances<V: Vector>(&self, stamps: V::Stamps, top: V::Top, slot: usize, line: u64) -> (u32, [u8; W]) {

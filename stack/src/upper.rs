@@ -11,7 +11,7 @@ use crate::repeats::Kind;
 use crate::runs::{Close, Fetch, LOST, Run, STORE, charge, first, kind};
 use crate::sharing::{Known, Sharing};
 use crate::simd::Vector;
-use crate::top::{Order, TOP};
+use crate::top::Order;
 use std::slice::Iter;
 
 impl<const W: usize> Core<W> {
@@ -28,6 +28,7 @@ impl<const W: usize> Core<W> {
         let (mut followed, mut before) = (segment.again.iter(), segment.before.iter());
         let mut next = followed.next();
         for (index, &run) in segment.lines.iter().enumerate() {
+            let run = Run { line: run.line.wrapping_add(segment.base), ..run };
             let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
             let here = self.tiers.reference::<V>(&mut stamps, &mut top, run.line);
             let Some((entry, mut full, mut by_set)) = here else {
@@ -84,15 +85,8 @@ impl<const W: usize> Core<W> {
             }
         }
         for &index in segment.order {
-            let line = segment.lines[usize::from(index)].line;
-            let place = top.place(line);
-            if place < TOP {
-                (top, _) = top.lift(place, line);
-            } else if let Some(entry) = self.tiers.held.find(line) {
-                let slot = self.tiers.held.slot(entry);
-                self.tiers.move_up::<V>(&mut stamps, top, entry, slot);
-                top = top.push(line, entry);
-            }
+            let line = segment.lines[usize::from(index)].line.wrapping_add(segment.base);
+            self.tiers.lift::<V>(&mut stamps, &mut top, line);
         }
         top.store(&mut self.tiers.top);
     }
@@ -142,11 +136,7 @@ impl<const W: usize> Core<W> {
             self.tiers.held.since(entry).raise::<V>(before.full, before.by_set());
             self.store(entry, line, again.closes, again.stored, bucket, counts);
         }
-        let since = self.tiers.held.since(entry);
-        if again.stored != Charge::NONE {
-            since.stored = again.stored;
-        }
-        since.raise::<V>(again.after.full, again.after.by_set());
+        again.go_on::<V, W>(self.tiers.held.since(entry));
     }
 }
 

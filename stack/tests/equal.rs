@@ -1,7 +1,8 @@
 //! The fast engine against the plain list walk, on traces that reach every path of it.
 
 use bf_stack::{
-    Bucket, Chunk, Engine, Histograms, Instructions, Item, Limits, MissesBySite, Part, Plain, Reference, Stack,
+    Bucket, Chunk, Digest, Digester, Engine, Found, Histograms, Instructions, Item, Limits, MissesBySite, Part, Plain,
+    Reference, Stack, Use,
 };
 use proptest::prelude::*;
 
@@ -83,12 +84,139 @@ impl Chunks {
     }
 
     fn chunk(&self) -> Chunk<'_> {
-        Chunk { references: &self.references, sites: &self.sites, items: &[], parts: &self.parts }
+        Chunk { references: &self.references, sites: &self.sites, items: &[], parts: &self.parts, uses: &[] }
     }
 
     /// The same, attributed to items.
     fn attributed(&self) -> Chunk<'_> {
         Chunk { items: &self.items, ..self.chunk() }
+    }
+}
+
+/// Takes chunks and knows templates.
+trait Learns {
+    fn find(&mut self, key: &[u64], bucket: Bucket) -> Found;
+    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket);
+    fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket);
+}
+
+impl Learns for Stack {
+    fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
+        self.find(key, bucket)
+    }
+    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket) {
+        self.learn(key, base, chunk, bucket);
+    }
+    fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
+        self.feed_chunk(chunk, bucket);
+    }
+}
+
+impl Learns for Digester {
+    fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
+        self.find(key, bucket)
+    }
+    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket) {
+        self.learn(key, base, chunk, bucket);
+    }
+    fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
+        self.feed_chunk(chunk, bucket);
+    }
+}
+
+/// A loop: pieces of it with lines from its base on, how often they are repeated; and items by line.
+type Loop = Vec<(u32, Vec<(u64, bool)>)>;
+
+/// What comes before, which loop, from where, how often, and how far it moves on each time.
+type Entered = (Vec<(u64, bool)>, usize, u64, u32, i64);
+
+fn loops() -> impl Strategy<Value = Vec<Loop>> {
+    let line = prop_oneof![6 => 0u64..12, 3 => (0u64..8).prop_map(|i| 4096 * i), 1 => 0u64..400, 1 => 1u64 << 40..(1 << 40) + 6];
+    let piece = prop::collection::vec((line, prop::bool::weighted(0.3)), 1..16);
+    prop::collection::vec(prop::collection::vec((1u32..4, piece), 1..14), 1..4)
+}
+
+fn entered() -> impl Strategy<Value = Entered> {
+    let before = prop::collection::vec((line(), prop::bool::weighted(0.3)), 0..6);
+    (before, 0usize..4, prop_oneof![0u64..64, (0u64..64).prop_map(|i| i * 40), line()], 1u32..6, -9i64..40)
+}
+
+/// Feeds all of it, loops as templates where there are any, in chunks of up to three; returns how many uses there were.
+fn enter(to: &mut impl Learns, loops: &[Loop], all: &[Entered], attributed: bool, bucket: Bucket) -> usize {
+    let mut used = 0;
+    for few in all.chunks(3) {
+        let (mut references, mut parts, mut uses) = (Vec::new(), Vec::new(), Vec::new());
+        let items = |references: &[Reference], base: u64| -> Vec<Item> {
+            let item = |line: &Reference| Item((line.line().wrapping_sub(base) % 5) as u16);
+            if attributed { references.iter().map(item).collect() } else { Vec::new() }
+        };
+        let mut all_items = Vec::new();
+        for &(ref before, which, base, times, step) in few {
+            let which = which % loops.len();
+            let before: Vec<_> = before.iter().map(|&(line, store)| Reference::new(line, store)).collect();
+            all_items.extend(items(&before, 0));
+            if !before.is_empty() {
+                parts.push(Part { len: before.len() as u32, times: 1 });
+            }
+            references.extend(before);
+            let at = |base: u64| -> Chunks {
+                let moved =
+                    |piece: &Vec<(u64, bool)>| piece.iter().map(|&(line, store)| (base + line, store)).collect();
+                let mut chunks =
+                    Chunks::new(&loops[which].iter().map(|(times, piece)| (*times, moved(piece))).collect::<Vec<_>>());
+                chunks.items = items(&chunks.references, base);
+                chunks
+            };
+            let base = base + 1000;
+            let key = [which as u64, u64::from(attributed)];
+            let mut found = to.find(&key, bucket);
+            if found == Found::Again {
+                // Those that were found before may be gone.
+                to.take(
+                    Chunk {
+                        references: &references,
+                        items: &all_items,
+                        parts: &parts,
+                        uses: &uses,
+                        ..Chunk::default()
+                    },
+                    bucket,
+                );
+                (references, all_items, parts, uses) = Default::default();
+                let chunks = at(base);
+                to.learn(&key, base, chunks.attributed(), bucket);
+                found = to.find(&key, bucket);
+            }
+            if let Found::Template(template) = found {
+                uses.push(Use { part: parts.len() as u32, template, base, times, step });
+                used += 1;
+                continue;
+            }
+            for number in 0..i64::from(times) {
+                let chunks = at(base.wrapping_add_signed(number * step));
+                references.extend(chunks.references);
+                all_items.extend(chunks.items);
+                parts.extend(chunks.parts);
+            }
+        }
+        to.take(
+            Chunk { references: &references, items: &all_items, parts: &parts, uses: &uses, ..Chunk::default() },
+            bucket,
+        );
+    }
+    used
+}
+
+/// Never finds a template.
+struct Without(Plain);
+
+impl Learns for Without {
+    fn find(&mut self, _key: &[u64], _bucket: Bucket) -> Found {
+        Found::Never
+    }
+    fn learn(&mut self, _key: &[u64], _base: u64, _chunk: Chunk<'_>, _bucket: Bucket) {}
+    fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
+        self.0.feed_chunk(chunk, bucket);
     }
 }
 
@@ -125,6 +253,31 @@ proptest! {
                 plain.feed_chunk(chunks.chunk(), Bucket(*bucket));
             }
             compare(fast.histograms(), plain.histograms(), limits);
+        }
+    }
+
+    /// Templates, in the stack and where digests are made for it, change no figure.
+    #[test]
+    fn loops_that_were_seen_before_count_as_they_are(
+        loops in loops(),
+        turns in prop::collection::vec((0u8..3, prop::bool::ANY, prop::collection::vec(entered(), 1..12)), 1..4),
+        limits in limits(),
+    ) {
+        for instructions in Instructions::ALL.into_iter().filter(|instructions| instructions.available()) {
+            let mut fast = Stack::new(limits).with_instructions(instructions);
+            let mut later = Stack::new(limits).with_instructions(instructions);
+            let mut digester = Digester::new(limits).with_instructions(instructions);
+            let mut plain = Without(Plain::new(limits));
+            for (bucket, attributed, all) in &turns {
+                let bucket = Bucket(*bucket);
+                enter(&mut plain, &loops, all, *attributed, bucket);
+                enter(&mut fast, &loops, all, *attributed, bucket);
+                enter(&mut digester, &loops, all, *attributed, bucket);
+                later.feed_digest(&digester.take_digest(Digest::default()), bucket);
+            }
+            prop_assert_eq!(fast.counted(), plain.0.counted());
+            later.absorb(&digester.take_within());
+            prop_assert_eq!(later.counted(), plain.0.counted());
         }
     }
 
@@ -261,6 +414,18 @@ fn equals_the_plain_walk_on_deep_traces() {
 }
 
 /// Histograms may be asked for while feeding goes on, and asking changes nothing.
+#[test]
+fn templates_are_found_and_used() {
+    let rows: Loop =
+        (0..20).map(|i| (4, vec![(i, false), (i + 1, false), (i + 4096, false), (i + 8192, true)])).collect();
+    let all: Vec<Entered> = (0..9).map(|i| (Vec::new(), 0, i * 20, 1, 0)).collect();
+    let mut stack = Stack::new(Limits::default());
+    assert_eq!(enter(&mut stack, &[rows], &all, false, Bucket::FIRST), 8);
+    // No line is used twice.
+    let columns = vec![(1, (0..50).map(|i| (i * 77, false)).collect())];
+    assert_eq!(enter(&mut stack, &[columns], &all, true, Bucket::FIRST), 0);
+}
+
 #[test]
 fn asking_changes_nothing() {
     let limits = Limits { max_set_bits: 4, max_ways: 4 };

@@ -1,0 +1,265 @@
+//! Loops whose references were made before, elsewhere.
+//!
+//! A loop over arrays makes the same references whenever it is entered, but that all lines have moved on by the same
+//! number. Whether two lines share a set depends on the difference of their numbers only, so every distance between the
+//! references of such a loop is the same each time. They are found once and kept as a *template*: a segment as digests have
+//! them, its lines counted from a base, and what is counted within it. Each *use* of it works off the segment alone. What is
+//! counted within waits until the counts are asked for, or another template needs the place.
+//!
+//! Invariant: the references of a use are those of which its template was made, all moved by the same number of lines.
+//! Keys stand for that: who feeds a stack says by them which references are alike.
+
+use crate::counts::{Buckets, Counts};
+use crate::digest::{Digest, Segment};
+use crate::digester::Segments;
+use crate::repeats::{Combination, Kind};
+use crate::simd::Vector;
+use crate::{Bucket, Chunk, Item, Piece};
+use std::collections::BTreeMap;
+
+/// Templates, at most.
+const PLACES: usize = 1 << 10;
+/// Keys remembered that were asked for once, at most.
+const ASKED: usize = 1 << 12;
+/// A template pays if it has so many times fewer lines than references that are not on top.
+const PAYS: usize = 2;
+
+/// Uses of a template, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// They come before the [`Chunk::parts`] of this number.
+    pub part: u32,
+    /// Which.
+    pub template: u32,
+    /// The line that lines are counted from.
+    pub base: u64,
+    /// How many.
+    pub times: u32,
+    /// By so many lines each has moved on from the one before.
+    pub step: i64,
+}
+
+impl Use {
+    /// The base of each.
+    pub(crate) fn bases(self) -> impl Iterator<Item = u64> {
+        (0..i64::from(self.times)).map(move |number| self.base.wrapping_add_signed(self.step.wrapping_mul(number)))
+    }
+}
+
+/// What there is for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A template.
+    Template(u32),
+    /// Nothing, and the key was asked for before: one should be made.
+    Again,
+    /// Nothing yet.
+    New,
+    /// Nothing, and it would not pay.
+    Never,
+}
+
+#[derive(Clone, Debug)]
+struct Template<const W: usize> {
+    key: Box<[u64]>,
+    bucket: Bucket,
+    /// One segment; `None`: it would not pay.
+    digest: Option<Digest>,
+    within: Within<W>,
+    /// Uses that are not counted yet.
+    uses: u64,
+}
+
+/// What is counted each time within a segment, first references to lines included.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Within<const W: usize> {
+    references: BTreeMap<Item, [u64; 2]>,
+    counted: Vec<Combination<W>>,
+}
+
+/// All of one stack.
+#[derive(Clone, Debug)]
+pub(crate) struct Templates<const W: usize> {
+    /// None before the first.
+    places: Vec<Option<Box<Template<W>>>>,
+    asked: Vec<u64>,
+    segments: Option<Box<Segments<W>>>,
+}
+
+impl<const W: usize> Templates<W> {
+    pub(crate) const fn new() -> Self {
+        Self { places: Vec::new(), asked: Vec::new(), segments: None }
+    }
+
+    /// Looks a key up.
+    pub(crate) fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
+        let hash = hash(key, bucket);
+        let place = hash as usize % PLACES;
+        match self.places.get(place) {
+            Some(Some(found)) if found.bucket == bucket && *found.key == *key => match found.digest {
+                Some(_) => Found::Template(place as u32),
+                None => Found::Never,
+            },
+            _ => {
+                self.asked.resize(ASKED, 0);
+                let asked = &mut self.asked[(hash >> 32) as usize % ASKED];
+                if std::mem::replace(asked, hash) == hash { Found::Again } else { Found::New }
+            }
+        }
+    }
+
+    /// Makes a template of references, lines counted from `base`. What had its place is counted.
+    pub(crate) fn learn<V: Vector>(
+        &mut self,
+        (key, bucket): (&[u64], Bucket),
+        base: u64,
+        chunk: Chunk<'_>,
+        buckets: &mut Buckets<W>,
+    ) {
+        let segments = self.segments.get_or_insert_with(|| Box::new(Segments::new()));
+        let mut within = Within::default();
+        for piece in chunk.pieces() {
+            if let Piece::References(piece, weight) = piece {
+                segments.feed_piece::<V, _>(piece, weight, bucket, Some(&mut within));
+            }
+        }
+        let mut digest = segments.take(Digest::default());
+        let references: u64 = within.counted.iter().map(|found| u64::from(found.kind != Kind::Writeback)).sum();
+        let pays = digest.segments().count() == 1 && references as usize >= (PAYS - 1) * digest.firsts();
+        digest.count_from(base);
+        within.merge();
+        self.places.resize_with(PLACES, || None);
+        let place = &mut self.places[hash(key, bucket) as usize % PLACES];
+        if let Some(old) = place {
+            old.count(buckets);
+        }
+        let digest = pays.then_some(digest);
+        *place = Some(Box::new(Template { key: key.into(), bucket, digest, within, uses: 0 }));
+    }
+
+    /// Its lines.
+    #[inline(always)]
+    pub(crate) fn lines(&self, template: u32) -> usize {
+        self.digest(template).map_or(0, Digest::firsts)
+    }
+
+    /// What is left to do at a base.
+    #[inline(always)]
+    pub(crate) fn segment(&self, template: u32, base: u64) -> Segment<'_> {
+        let segment = self.digest(template).and_then(|digest| digest.segments().next());
+        Segment { base, ..segment.unwrap_or_default() }
+    }
+
+    fn digest(&self, template: u32) -> Option<&Digest> {
+        self.places.get(template as usize)?.as_ref()?.digest.as_ref()
+    }
+
+    /// It was used so often.
+    #[inline(always)]
+    pub(crate) fn used(&mut self, template: u32, times: u32) {
+        if let Some(Some(template)) = self.places.get_mut(template as usize) {
+            template.uses += u64::from(times);
+        }
+    }
+
+    /// Counts all uses that are not counted yet.
+    pub(crate) fn count(&mut self, buckets: &mut Buckets<W>) {
+        self.count_into(buckets);
+        self.places.iter_mut().flatten().for_each(|template| template.uses = 0);
+    }
+
+    /// The same, and they stay uncounted.
+    pub(crate) fn count_into(&self, buckets: &mut Buckets<W>) {
+        self.places.iter().flatten().for_each(|template| template.count(buckets));
+    }
+
+    /// Whether there are uses that are not counted yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.places.iter().flatten().any(|template| template.uses > 0)
+    }
+}
+
+impl<const W: usize> Template<W> {
+    fn count(&self, buckets: &mut Buckets<W>) {
+        let Some(counts) = buckets.of(self.bucket).filter(|_| self.uses > 0) else { return };
+        for (&item, &[loads, stores]) in &self.within.references {
+            counts.add_references(item, false, loads * self.uses);
+            counts.add_references(item, true, stores * self.uses);
+        }
+        for found in &self.within.counted {
+            counts.add_near((found.kind, found.item), found.full, &found.by_set, found.weight * self.uses);
+        }
+        counts.spread();
+    }
+}
+
+/// Who counts what happens within segments.
+pub(crate) trait Count<const W: usize> {
+    /// So many references of an item.
+    fn references(&mut self, item: Item, store: bool, weight: u64);
+
+    /// One of those is the first to its line, and will be counted by who takes the digest.
+    fn first(&mut self, item: Item, store: bool, weight: u64);
+
+    /// As [`Counts::add_near`].
+    fn distances(&mut self, what: (Kind, Item), full: u32, by_set: &[u8; W], weight: u64);
+
+    /// After each batch.
+    fn spread(&mut self);
+}
+
+impl<const W: usize> Count<W> for Counts<W> {
+    #[inline(always)]
+    fn references(&mut self, item: Item, store: bool, weight: u64) {
+        self.add_references(item, store, weight);
+    }
+
+    #[inline(always)]
+    fn first(&mut self, item: Item, store: bool, weight: u64) {
+        self.take_references(item, store, weight);
+    }
+
+    #[inline(always)]
+    fn distances(&mut self, what: (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
+        self.add_near(what, full, by_set, weight);
+    }
+
+    #[inline(always)]
+    fn spread(&mut self) {
+        Self::spread(self);
+    }
+}
+
+impl<const W: usize> Count<W> for Within<W> {
+    fn references(&mut self, item: Item, store: bool, weight: u64) {
+        self.references.entry(item).or_default()[usize::from(store)] += weight;
+    }
+
+    fn first(&mut self, _item: Item, _store: bool, _weight: u64) {}
+
+    fn distances(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
+        self.counted.push(Combination { by_set: *by_set, full, kind, item, weight });
+    }
+
+    fn spread(&mut self) {}
+}
+
+impl<const W: usize> Within<W> {
+    /// What is alike becomes one.
+    fn merge(&mut self) {
+        let key = |of: &Combination<W>| (of.kind as u8, of.item, of.full, of.by_set);
+        self.counted.sort_unstable_by_key(key);
+        self.counted.dedup_by(|next, sum| {
+            let same = key(next) == key(sum);
+            sum.weight += if same { next.weight } else { 0 };
+            same
+        });
+    }
+}
+
+/// Well mixed; not 0.
+fn hash(key: &[u64], bucket: Bucket) -> u64 {
+    let mix = |sum: u64, &word: &u64| (sum.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = key.iter().fold(u64::from(bucket.0), mix);
+    (mixed ^ mixed >> 29) | 1 << 63
+}
