@@ -4,7 +4,7 @@
 
 use crate::batch::{Access, Batch, Record};
 use crate::shape::{Shape, Step, What};
-use bf_stack::{Chunk, Item, Part, Reference};
+use bf_stack::{Bucket, Chunk, Digester, Engine as _, Found, Item, Part, Reference, Stack, Use};
 
 /// References handed to an engine at a time, or a few more: bounds the scratch space whatever the length of a range.
 const CHUNK: usize = 4096;
@@ -13,22 +13,104 @@ const CHUNK: usize = 4096;
 /// fewer of them sooner than a part.
 const FEW: usize = 8;
 
+/// A template stands for a stretch of a stream in which each step comes to so many lines.
+const LINES: u64 = 16;
+/// Streams of at most twice as many have one for the whole; and where many steps have lines of their own, stretches are
+/// shorter: a template is to have fewer lines than this.
+const ALL_LINES: u64 = 256;
+/// Shorter streams have none.
+const SHORT: u64 = 4;
+/// Addresses of streams that have one are from the first to the second of these, for as long as they go on.
+const LEAST: u64 = 1 << 16;
+const FAR: u64 = 1 << 62;
+/// Uses of templates in a chunk.
+const USES: usize = 512;
+
 /// Memory to work in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     references: Vec<Reference>,
     items: Vec<Item>,
     parts: Vec<Part>,
+    uses: Vec<Use>,
     stream: Vec<u64>,
+    key: Vec<u64>,
+}
+
+/// Who takes the references.
+pub(crate) trait Take {
+    /// Takes a chunk.
+    fn feed(&mut self, chunk: Chunk<'_>);
+
+    /// As [`Stack::seeks`].
+    fn seeks(&mut self) -> bool {
+        false
+    }
+
+    /// As [`Stack::find`].
+    fn find(&mut self, _key: &[u64]) -> Found {
+        Found::Never
+    }
+
+    /// As [`Stack::learn`].
+    fn learn(&mut self, _key: &[u64], _base: u64, _chunk: Chunk<'_>) {}
+}
+
+impl<F: FnMut(Chunk<'_>)> Take for F {
+    fn feed(&mut self, chunk: Chunk<'_>) {
+        self(chunk);
+    }
+}
+
+impl Take for (&mut Stack, Bucket) {
+    fn feed(&mut self, chunk: Chunk<'_>) {
+        self.0.feed_chunk(chunk, self.1);
+    }
+
+    fn seeks(&mut self) -> bool {
+        self.0.seeks()
+    }
+
+    fn find(&mut self, key: &[u64]) -> Found {
+        self.0.find(key, self.1)
+    }
+
+    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>) {
+        self.0.learn(key, base, chunk, self.1);
+    }
+}
+
+impl Take for (&mut Digester, Bucket) {
+    fn feed(&mut self, chunk: Chunk<'_>) {
+        self.0.feed_chunk(chunk, self.1);
+    }
+
+    fn seeks(&mut self) -> bool {
+        self.0.seeks()
+    }
+
+    fn find(&mut self, key: &[u64]) -> Found {
+        self.0.find(key, self.1)
+    }
+
+    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>) {
+        self.0.learn(key, base, chunk, self.1);
+    }
 }
 
 impl Batch {
     /// The references to lines of `1 << shift` bytes, in order, in chunks; with items if there are any and they are wanted.
     pub(crate) fn references(&self, shift: u32, with_items: bool, scratch: &mut Scratch, feed: impl FnMut(Chunk<'_>)) {
-        let Scratch { references, items, parts, stream } = scratch;
+        self.references_to(shift, with_items, scratch, feed);
+    }
+
+    /// The same, for one who may know templates.
+    pub(crate) fn references_to(&self, shift: u32, with_items: bool, scratch: &mut Scratch, take: impl Take) {
+        let Scratch { references, items, parts, uses, stream, key } = scratch;
         references.clear();
         items.clear();
         parts.clear();
+        uses.clear();
         let attributed = with_items && self.is_attributed();
         let mut writer = Writer {
             shift,
@@ -37,12 +119,15 @@ impl Batch {
             references,
             items,
             parts,
+            uses,
+            key,
             divided: 0,
             piece: 0,
             times: 0,
             written: 0,
             of: None,
-            feed,
+            room: CHUNK,
+            take,
         };
         for record in self.records() {
             match record {
@@ -65,7 +150,7 @@ impl Batch {
 }
 
 /// Writes references, the last ones a piece that may repeat.
-struct Writer<'a, F> {
+struct Writer<'a, T> {
     shift: u32,
     /// Whether items are written too.
     attributed: bool,
@@ -75,6 +160,8 @@ struct Writer<'a, F> {
     /// One for each reference, or none.
     items: &'a mut Vec<Item>,
     parts: &'a mut Vec<Part>,
+    uses: &'a mut Vec<Use>,
+    key: &'a mut Vec<u64>,
     /// How many of the references are in `parts`.
     divided: usize,
     /// Where the last piece begins, how often it occurs, and the shape it is of, none if it cannot grow.
@@ -83,15 +170,17 @@ struct Writer<'a, F> {
     /// References of its repetitions that were written out.
     written: usize,
     of: Option<u64>,
-    feed: F,
+    /// References that are handed on at a time.
+    room: usize,
+    take: T,
 }
 
-impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
+impl<T: Take> Writer<'_, T> {
     /// One access that is not part of a piece.
     fn single(&mut self, access: Access, item: Item) {
         let last = (access.address + (access.size - 1)) >> self.shift;
         for line in access.address >> self.shift..=last {
-            if self.references.len() >= CHUNK {
+            if self.references.len() >= self.room {
                 self.hand_on();
             }
             self.references.push(Reference::new(line, access.store));
@@ -134,6 +223,40 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
         if shape.steps.is_empty() {
             return;
         }
+        while let Some(stretch) = self.stretch(shape, words, left).filter(|_| self.take.seeks()) {
+            let base = at(&shape.steps[0], words).0 >> self.shift;
+            self.make_key(shape, items, words, stretch.iterations, base);
+            let mut times = 1;
+            match self.take.find(self.key) {
+                Found::Never => break,
+                Found::New => self.iterations(shape, items, words, stretch.iterations),
+                Found::Again => {
+                    self.hand_on();
+                    self.room = usize::MAX;
+                    self.iterations(shape, items, &mut words.to_vec(), stretch.iterations);
+                    self.room = CHUNK;
+                    let chunk =
+                        Chunk { references: self.references, items: self.items, parts: self.parts, ..Chunk::default() };
+                    self.take.learn(self.key, base, chunk);
+                    self.references.clear();
+                    self.items.clear();
+                    self.parts.clear();
+                    (self.divided, self.piece) = (0, 0);
+                    continue;
+                }
+                Found::Template(template) => {
+                    times = left / stretch.iterations;
+                    self.template(Use { part: 0, template, base, times: times as u32, step: stretch.lines });
+                    shape.advance(words, times * stretch.iterations, false);
+                }
+            }
+            left -= times * stretch.iterations;
+        }
+        self.iterations(shape, items, words, left);
+    }
+
+    /// So many iterations of a stream, written out; its words go on behind them.
+    fn iterations(&mut self, shape: &Shape, items: &[Item], words: &mut [u64], mut left: u64) {
         while left > 0 {
             let begin = self.references.len();
             self.lines(shape, items, words);
@@ -156,6 +279,59 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
         self.end_piece();
     }
 
+    /// What of a stream is one template, if that may be worth while.
+    #[inline]
+    fn stretch(&self, shape: &Shape, words: &[u64], left: u64) -> Option<Stretch> {
+        if left < SHORT {
+            return None;
+        }
+        let line = 1 << self.shift;
+        let most = line * (ALL_LINES / shape.steps.len() as u64).clamp(1, LINES);
+        let strides = || shape.steps.iter().map(|step| words[step.word as usize + 1] as i64);
+        let first = words[shape.steps[0].word as usize + 1] as i64;
+        let longest = strides().map(i64::unsigned_abs).max().filter(|&longest| longest > 0)?;
+        // Far from both ends of the address space.
+        let bytes = longest.checked_mul(left).filter(|&bytes| bytes < FAR)?;
+        if !shape.steps.iter().all(|step| (bytes + LEAST..FAR).contains(&at(step, words).0)) {
+            return None;
+        }
+        if bytes <= 2 * most {
+            return Some(Stretch { iterations: left, lines: 0 });
+        }
+        // After so many all steps moved on by whole lines.
+        let fewest = line >> longest.trailing_zeros().min(self.shift);
+        let iterations = fewest * (most / (fewest * longest)).max(1);
+        let lines = iterations as i64 * first / line as i64;
+        let alike = iterations >= SHORT && iterations * longest <= 2 * most && strides().all(|stride| stride == first);
+        alike.then_some(Stretch { iterations, lines })
+    }
+
+    /// Stands for the next iterations of a stream: all that their references depend on but the line they begin on.
+    #[inline]
+    fn make_key(&mut self, shape: &Shape, items: &[Item], words: &[u64], iterations: u64, base: u64) {
+        self.key.clear();
+        self.key.push(iterations);
+        for (number, step) in shape.steps.iter().enumerate() {
+            let (address, size, store) = at(step, words);
+            let item = if self.attributed { items.get(number).copied().unwrap_or_default() } else { Item::NONE };
+            let what = size << 1 | u64::from(store) | u64::from(item.0) << 48;
+            self.key.extend([address.wrapping_sub(base << self.shift), words[step.word as usize + 1], what]);
+        }
+    }
+
+    /// A template instead of references.
+    fn template(&mut self, found: Use) {
+        self.end_piece();
+        if self.references.len() > self.divided {
+            self.parts.push(Part { len: (self.references.len() - self.divided) as u32, times: 1 });
+            self.divided = self.references.len();
+        }
+        self.uses.push(Use { part: self.parts.len() as u32, ..found });
+        if self.uses.len() == USES {
+            self.hand_on();
+        }
+    }
+
     /// The last references are a new piece, from `begin` on.
     #[inline]
     fn begin_piece(&mut self, begin: usize) {
@@ -163,7 +339,7 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
             self.divide(begin);
         }
         self.piece = begin;
-        if begin >= CHUNK {
+        if begin >= self.room {
             self.hand_on_up_to(begin);
         }
     }
@@ -197,15 +373,16 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
         if !self.parts.is_empty() && end > self.divided {
             self.parts.push(Part { len: (end - self.divided) as u32, times: 1 });
         }
-        if end > 0 {
-            let items = self.items.get(..end).unwrap_or_default();
-            (self.feed)(Chunk { references: &self.references[..end], items, parts: self.parts, ..Chunk::default() });
+        if end > 0 || !self.uses.is_empty() {
+            let (references, items) = (&self.references[..end], self.items.get(..end).unwrap_or_default());
+            self.take.feed(Chunk { references, items, parts: self.parts, uses: self.uses, ..Chunk::default() });
         }
         self.references.drain(..end);
         if self.attributed {
             self.items.drain(..end);
         }
         self.parts.clear();
+        self.uses.clear();
         (self.divided, self.piece) = (0, 0);
     }
 
@@ -270,6 +447,13 @@ impl<F: FnMut(Chunk<'_>)> Writer<'_, F> {
         }
         times
     }
+}
+
+/// Iterations of a stream, and by how many lines they move on.
+#[derive(Clone, Copy)]
+struct Stretch {
+    iterations: u64,
+    lines: i64,
 }
 
 /// Address, size and kind of a plain step.
@@ -375,6 +559,38 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_that_was_seen_before_is_a_template() {
+        struct Uses(Stack, usize, usize);
+        impl Take for &mut Uses {
+            fn feed(&mut self, chunk: Chunk<'_>) {
+                self.1 += chunk.references.len();
+                self.2 += chunk.uses.iter().map(|found| found.times as usize).sum::<usize>();
+                self.0.feed_chunk(chunk, Bucket::FIRST);
+            }
+            fn seeks(&mut self) -> bool {
+                true
+            }
+            fn find(&mut self, key: &[u64]) -> Found {
+                self.0.find(key, Bucket::FIRST)
+            }
+            fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>) {
+                self.0.learn(key, base, chunk, Bucket::FIRST);
+            }
+        }
+        let mut known = known(vec![Shape::stream(6, vec![load(2, -8, 8), load(2, 8, 8), store(4, 0, 8)])]);
+        let row = |i: u64, count| [1, count, 0x10_0000 + i * 4096, 8, 0x80_0000 + i * 4096, 8];
+        let mut to = Uses(Stack::new(bf_stack::Limits::default()), 0, 0);
+        // The first row is written out, and what follows it of the second kind.
+        let rows: Vec<_> = (0..10).flat_map(|i| row(i, 200)).chain((0..10).flat_map(|i| row(i, 1000))).collect();
+        recorded(&mut known, &rows).references_to(6, false, &mut Scratch::default(), &mut to);
+        // Stretches of 128 iterations, 7 of each row, and the rest of it; the first of each kind is written out.
+        assert_eq!(to.2, 9 + (10 * 7 - 1) + (10 - 1));
+        let written = to.1;
+        recorded(&mut known, &rows).references_to(6, false, &mut Scratch::default(), &mut to);
+        assert_eq!((to.1, to.2), (written, 87 + 10 + 10 * 8));
+    }
+
+    #[test]
     fn streams_that_do_not_move_or_never_happen() {
         let mut known = known(vec![Shape::stream(4, vec![load(2, 0, 8)])]);
         let batch = recorded(&mut known, &[1, 60_000, 0x1000, 0, 1, 0, 0x1000, 8, 1, 5, 0, 8]);
@@ -452,6 +668,56 @@ mod tests {
                 .boxed()
         } else {
             (address(), address()).prop_map(|(a, b)| vec![1, a, b]).boxed()
+        }
+    }
+
+    /// A loop that is entered several times: two addresses and strides, and by how much both addresses move on.
+    fn entered() -> impl Strategy<Value = Vec<u64>> {
+        let address =
+            prop_oneof![4 => 0x20_0000..0x20_0400_u64, 2 => 0x20_0000..0x22_0000_u64, 1 => 0xff00..0x1_0100_u64];
+        let stride = prop_oneof![
+            6 => Just(8),
+            2 => Just(16),
+            1 => prop_oneof![Just(-8_i64 as u64), Just(24), Just(0), Just(64), Just(1), Just(200)],
+        ];
+        let apart = prop_oneof![3 => (0..40_u64).prop_map(|lines| lines << 6), 1 => 0..3000_u64];
+        let counts = prop_oneof![3 => 4..60_u64, 1 => 60..400_u64];
+        (counts, address.clone(), stride.clone(), address, stride, any::<bool>(), apart, 1..6_u64).prop_map(
+            |(count, a, s, b, other, alike, apart, times)| {
+                let t = if alike { s } else { other };
+                (0..times).flat_map(|i| [2, count, a + i * apart, s, b + i * apart, t]).collect()
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn templates_change_no_figure(
+            once in steps(1, 2, 1),
+            stream in steps(2, 2, 2),
+            records in proptest::collection::vec(prop_oneof![3 => entered().boxed(), 1 => record(false)], 0..7),
+            shift in 5..8_u32,
+        ) {
+            let mut known = known(vec![Shape::once(3, once), Shape::stream(6, stream)]);
+            let limits = bf_stack::Limits { max_set_bits: 9, max_ways: 20 };
+            let (mut stack, mut without) = (Stack::new(limits), Stack::new(limits));
+            let mut digester = Digester::new(limits);
+            let mut digested = Stack::new(limits);
+            let mut scratch = Scratch::default();
+            let bucket = Bucket::FIRST;
+            // The same batches come several times.
+            for part in [&records[..], &records[..records.len() / 2], &records[..]] {
+                let batch = recorded(&mut known, &part.concat());
+                batch.references(shift, true, &mut scratch, |chunk| without.feed_chunk(chunk, bucket));
+                batch.references_to(shift, true, &mut scratch, (&mut stack, bucket));
+                batch.references_to(shift, true, &mut scratch, (&mut digester, bucket));
+                digested.feed_digest(&digester.take_digest(bf_stack::Digest::default()), bucket);
+            }
+            digested.absorb(&digester.take_within());
+            prop_assert_eq!(stack.counted(), without.counted());
+            prop_assert_eq!(digested.counted(), without.counted());
         }
     }
 

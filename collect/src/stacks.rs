@@ -1,12 +1,12 @@
 //! The stacks of one slot, or the global ones.
 
 use crate::directory::Directory;
-use crate::references::Scratch;
+use crate::references::{Scratch, Take};
 use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
-use bf_stack::{Counted, Digest, Digester, Engine, Stack, Within};
+use bf_stack::{Chunk, Counted, Digest, Digester, Engine, Found, Stack, Within};
 use crossbeam_queue::ArrayQueue;
 
 /// What is kept of one line size.
@@ -16,6 +16,36 @@ enum Kept {
     Whole(Box<Stack>),
     /// Some of them.
     Sampled(Box<Sampled>),
+}
+
+/// Takes what comes until memory is `full`.
+struct Limited<'a, T> {
+    take: T,
+    full: fn() -> bool,
+    /// Whether all of it was taken.
+    all: &'a mut bool,
+}
+
+impl<T: Take> Take for Limited<'_, T> {
+    fn feed(&mut self, chunk: Chunk<'_>) {
+        if (self.full)() {
+            *self.all = false;
+        } else {
+            self.take.feed(chunk);
+        }
+    }
+
+    fn seeks(&mut self) -> bool {
+        self.take.seeks()
+    }
+
+    fn find(&mut self, key: &[u64]) -> Found {
+        self.take.find(key)
+    }
+
+    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>) {
+        self.take.learn(key, base, chunk);
+    }
 }
 
 /// One entry per line size.
@@ -46,11 +76,17 @@ impl Stacks {
         self.used |= batch.accesses() > 0;
         let mut all = true;
         for (kept, line_bytes) in self.kept.iter_mut().zip(&config.line_sizes) {
-            batch.references(line_bytes.ilog2(), config.by_item, &mut self.scratch, |chunk| match kept {
-                _ if full() => all = false,
-                Kept::Whole(engine) => engine.feed_chunk(chunk, bucket),
-                Kept::Sampled(sampled) => sampled.feed(chunk, bucket),
-            });
+            let (shift, scratch, all) = (line_bytes.ilog2(), &mut self.scratch, &mut all);
+            match kept {
+                Kept::Whole(stack) => {
+                    let take = Limited { take: (&mut **stack, bucket), full, all };
+                    batch.references_to(shift, config.by_item, scratch, take);
+                }
+                Kept::Sampled(sampled) => {
+                    let take = Limited { take: |chunk: Chunk<'_>| sampled.feed(chunk, bucket), full, all };
+                    batch.references_to(shift, config.by_item, scratch, take);
+                }
+            }
         }
         all
     }
@@ -224,9 +260,7 @@ impl Digesters {
     pub(crate) fn digest(&mut self, batch: &Batch, bucket: Bucket, config: &Config, spare: &Spare) -> Vec<Digest> {
         let sizes = self.each.iter_mut().zip(&config.line_sizes);
         let digests = sizes.map(|(digester, line_bytes)| {
-            batch.references(line_bytes.ilog2(), config.by_item, &mut self.scratch, |chunk| {
-                digester.feed_chunk(chunk, bucket);
-            });
+            batch.references_to(line_bytes.ilog2(), config.by_item, &mut self.scratch, (&mut *digester, bucket));
             digester.take_digest(spare.take())
         });
         digests.collect()

@@ -90,6 +90,11 @@ impl Digester {
         }
     }
 
+    /// As [`Stack::seeks`].
+    pub fn seeks(&mut self) -> bool {
+        of_width!(&mut self.core, making => making.templates.wanted())
+    }
+
     /// As [`Stack::find`].
     pub fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
         of_width!(&mut self.core, making => making.templates.find(key, bucket))

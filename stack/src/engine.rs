@@ -136,13 +136,18 @@ impl Stack {
         }
     }
 
-    /// Looks for a template of references that are known by a key: those with the same key are the same but that all lines
-    /// have moved by the same number. There are none where lines can be taken away, or ids of lines may run out.
-    pub fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
-        of_width!(&mut self.core, core => match core.sharing {
-            None if !core.lines.may_run_out(SCARCE) => core.templates.find(key, bucket),
-            _ => Found::Never,
+    /// Whether to look for templates of what comes next. There are none where lines can be taken away, or where ids of lines may
+    /// run out; and where none were found of late it is not always worth while.
+    pub fn seeks(&mut self) -> bool {
+        of_width!(&mut self.core, core => {
+            core.sharing.is_none() && !core.lines.may_run_out(SCARCE) && core.templates.wanted()
         })
+    }
+
+    /// Looks for a template of references that are known by a key: those with the same key are the same but that all lines
+    /// have moved by the same number. To be asked where [`Stack::seeks`] says so.
+    pub fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
+        of_width!(&mut self.core, core => core.templates.find(key, bucket))
     }
 
     /// Makes a template of references, where [`Stack::find`] said [`Found::Again`]; it does not take them. `base`: the line that

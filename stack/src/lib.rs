@@ -179,7 +179,7 @@ impl<'a> Chunk<'a> {
             let piece = (!self.references.is_empty()).then(|| self.take(len))?;
             Some(
                 [(1, times >= 1), (times - 1, times > 1)]
-                    .map(|(times, is)| is.then(|| Piece::References(piece, times))),
+                    .map(|(times, is)| is.then_some(Piece::References(piece, times))),
             )
         });
         pieces.flatten().flatten()

@@ -17,10 +17,17 @@ use crate::simd::Vector;
 use crate::{Bucket, Chunk, Item, Piece};
 use std::collections::BTreeMap;
 
-/// Templates, at most.
-const PLACES: usize = 1 << 10;
+/// Templates, at most: sets of some.
+const SETS: usize = 1 << 9;
+const WAYS: usize = 4;
+/// So many uses have to come for each template that is made, after the first few.
+const EARNED: u64 = 4;
+const FREE: u64 = 1 << 10;
 /// Keys remembered that were asked for once, at most.
 const ASKED: usize = 1 << 12;
+/// After so many keys in a row that nothing is known for, so many are not asked for.
+const TRIES: u32 = 64;
+const PAUSE: u32 = 192;
 /// A template pays if it has so many times fewer lines than references that are not on top.
 const PAYS: usize = 2;
 
@@ -62,6 +69,7 @@ pub enum Found {
 #[derive(Clone, Debug)]
 struct Template<const W: usize> {
     key: Box<[u64]>,
+    hash: u64,
     bucket: Bucket,
     /// One segment; `None`: it would not pay.
     digest: Option<Digest>,
@@ -80,32 +88,51 @@ pub(crate) struct Within<const W: usize> {
 /// All of one stack.
 #[derive(Clone, Debug)]
 pub(crate) struct Templates<const W: usize> {
-    /// None before the first.
+    /// None before the first. Those of a set, the last one that was made first.
     places: Vec<Option<Box<Template<W>>>>,
     asked: Vec<u64>,
+    /// Uses that may still be spent on new ones.
+    credit: u64,
+    /// Keys in a row that nothing was known for, and how many will not be asked for.
+    misses: u32,
+    pause: u32,
     segments: Option<Box<Segments<W>>>,
 }
 
 impl<const W: usize> Templates<W> {
     pub(crate) const fn new() -> Self {
-        Self { places: Vec::new(), asked: Vec::new(), segments: None }
+        Self { places: Vec::new(), asked: Vec::new(), credit: FREE, misses: 0, pause: 0, segments: None }
+    }
+
+    /// Whether it is worth while to ask for a key now.
+    #[inline]
+    pub(crate) fn wanted(&mut self) -> bool {
+        if self.misses == TRIES {
+            (self.misses, self.pause) = (0, PAUSE);
+        }
+        self.pause = self.pause.saturating_sub(1);
+        self.pause == 0
     }
 
     /// Looks a key up.
     pub(crate) fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
         let hash = hash(key, bucket);
-        let place = hash as usize % PLACES;
-        match self.places.get(place) {
-            Some(Some(found)) if found.bucket == bucket && *found.key == *key => match found.digest {
-                Some(_) => Found::Template(place as u32),
-                None => Found::Never,
-            },
-            _ => {
-                self.asked.resize(ASKED, 0);
-                let asked = &mut self.asked[(hash >> 32) as usize % ASKED];
-                if std::mem::replace(asked, hash) == hash { Found::Again } else { Found::New }
-            }
+        let first = hash as usize % SETS * WAYS;
+        let set = self.places.get(first..first + WAYS).unwrap_or_default();
+        let same = |found: &Option<Box<Template<W>>>| {
+            found.as_ref().is_some_and(|found| found.hash == hash && found.bucket == bucket && *found.key == *key)
+        };
+        if let Some(way) = set.iter().position(same) {
+            self.misses = 0;
+            return match set[way].as_ref().is_some_and(|found| found.digest.is_some()) {
+                true => Found::Template((first + way) as u32),
+                false => Found::Never,
+            };
         }
+        self.misses += 1;
+        self.asked.resize(ASKED, 0);
+        let asked = &mut self.asked[(hash >> 32) as usize % ASKED];
+        if std::mem::replace(asked, hash) == hash && self.credit >= EARNED { Found::Again } else { Found::New }
     }
 
     /// Makes a template of references, lines counted from `base`. What had its place is counted.
@@ -128,13 +155,18 @@ impl<const W: usize> Templates<W> {
         let pays = digest.segments().count() == 1 && references as usize >= (PAYS - 1) * digest.firsts();
         digest.count_from(base);
         within.merge();
-        self.places.resize_with(PLACES, || None);
-        let place = &mut self.places[hash(key, bucket) as usize % PLACES];
-        if let Some(old) = place {
+        self.places.resize_with(SETS * WAYS, || None);
+        self.credit -= EARNED;
+        let hash = hash(key, bucket);
+        let first = hash as usize % SETS * WAYS;
+        let set = &mut self.places[first..first + WAYS];
+        // The oldest goes.
+        set.rotate_right(1);
+        if let Some(old) = &set[0] {
             old.count(buckets);
         }
         let digest = pays.then_some(digest);
-        *place = Some(Box::new(Template { key: key.into(), bucket, digest, within, uses: 0 }));
+        set[0] = Some(Box::new(Template { key: key.into(), hash, bucket, digest, within, uses: 0 }));
     }
 
     /// Its lines.
@@ -159,6 +191,7 @@ impl<const W: usize> Templates<W> {
     pub(crate) fn used(&mut self, template: u32, times: u32) {
         if let Some(Some(template)) = self.places.get_mut(template as usize) {
             template.uses += u64::from(times);
+            self.credit += u64::from(times);
         }
     }
 
