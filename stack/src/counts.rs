@@ -501,6 +501,11 @@ impl<const W: usize> Buckets<W> {
         Self { limits, counts: Vec::new() }
     }
 
+    /// Whether nothing was ever counted here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
     /// The counters of a counted bucket; `None` for [`Bucket::UNCOUNTED`].
     pub(crate) fn of(&mut self, bucket: Bucket) -> Option<&mut Counts<W>> {
         if bucket == Bucket::UNCOUNTED {

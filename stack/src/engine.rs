@@ -1,15 +1,15 @@
 //! The fast engine: batches of references through the four tiers, then into the histograms.
 
-use crate::counts::{Buckets, Counts, Residents};
+use crate::behind::{Load, State, Told, Work};
+use crate::counts::{Buckets, Residents};
 use crate::digest::{Digest, LINES, Of, Segment, Within};
 use crate::digester::Learn;
 use crate::held::{Entry, ON_TOP};
 use crate::item::Charge;
-use crate::lines::{Id, Line, Lines};
+use crate::lines::{Id, Lines};
 use crate::newest::NEWEST;
-use crate::older::{Older, Time};
-use crate::repeats::Kind;
-use crate::runs::{COLD, Close, Fetch, LOST, Run, STORE, first, kind, strip};
+use crate::older::{Move, Older, Time};
+use crate::runs::{COLD, Run, STORE, first, strip};
 use crate::sharing::Sharing;
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
@@ -17,6 +17,7 @@ use crate::template::Templates;
 use crate::tiers::Tiers;
 use crate::top::Order;
 use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Limits, Part, Piece, Use};
+use std::collections::VecDeque;
 
 /// References of one batch, at most.
 pub(crate) const BATCH: usize = 2048;
@@ -56,15 +57,22 @@ pub(crate) use of_width;
 #[derive(Clone, Debug)]
 pub(crate) struct Core<const W: usize> {
     pub(crate) limits: Limits,
-    pub(crate) lines: Lines<W>,
+    pub(crate) lines: Lines,
     pub(crate) tiers: Tiers<W>,
-    pub(crate) older: Older<W>,
+    pub(crate) older: Older,
     pub(crate) buckets: Buckets<W>,
+    /// What this batch leaves.
+    pub(crate) work: Work<W>,
+    /// What batches before it left; `None`: another thread has it.
+    pub(crate) load: Option<Load<W>>,
+    /// Whether works wait for others to work them off.
+    pub(crate) deferred: bool,
+    pub(crate) waiting: VecDeque<Work<W>>,
+    /// Some with their memory.
+    pub(crate) spare: Vec<Work<W>>,
     pub(crate) dropped: u64,
     /// Loads and stores in `runs`.
     pub(crate) references: [u64; 2],
-    /// Of the line of each fetch, and of the one that had to go.
-    pub(crate) ids: Vec<(Id, Id)>,
     pub(crate) runs: Vec<Run>,
     /// Templates used between them: after so many, which, and where.
     uses: Vec<(usize, u32, u64)>,
@@ -73,8 +81,6 @@ pub(crate) struct Core<const W: usize> {
     /// Lines of `uses`.
     used: usize,
     pub(crate) templates: Templates<W>,
-    pub(crate) fetches: Vec<Fetch<W>>,
-    pub(crate) closes: Vec<Close<W>>,
     /// Only if lines can be taken away.
     pub(crate) sharing: Option<Box<Sharing<W>>>,
     /// For a sink: what became of each reference in `runs`, and which is the first of each run.
@@ -284,18 +290,20 @@ impl<const W: usize> Core<W> {
             limits,
             lines: Lines::new(),
             tiers: Tiers::new(),
-            older: Older::new(limits),
+            older: Older::new(),
             buckets: Buckets::new(limits),
+            work: Work::new(),
+            load: Some(Load::new(limits)),
+            deferred: false,
+            waiting: VecDeque::new(),
+            spare: Vec::new(),
             dropped: 0,
             references: [0; 2],
-            ids: Vec::new(),
             runs: Vec::new(),
             uses: Vec::new(),
             divided: 0,
             used: 0,
             templates: Templates::new(),
-            fetches: Vec::new(),
-            closes: Vec::new(),
             sharing: None,
             outcomes: Vec::new(),
             outcome_of: Vec::new(),
@@ -454,8 +462,10 @@ impl<const W: usize> Core<W> {
     /// Works off segments, of less than two batches together.
     #[inline(always)]
     fn segments<'a, V: Vector>(&mut self, segments: impl IntoIterator<Item = Segment<'a>>, bucket: Bucket) {
-        if self.older.late(2 * BATCH) {
-            self.older.restart_clock::<V>(&mut self.lines);
+        if self.older.late(2 * BATCH)
+            && let Some(load) = &mut self.load
+        {
+            self.older.restart_clock::<V, W>(&mut self.lines, &mut load.behind.sets);
         }
         let mut counts = self.buckets.take(bucket);
         let mut within = self.sharing.as_mut().and_then(|sharing| sharing.within.take(bucket));
@@ -463,9 +473,19 @@ impl<const W: usize> Core<W> {
             self.reference_held::<V>(bucket, (counts.as_deref_mut(), within.as_deref_mut()), segment);
         }
         self.reference_older::<V>();
-        let fetches = &mut self.fetches;
-        self.older.apply::<V>(|step| V::add(&mut fetches[step.fetch as usize].by_set, &step.newer));
-        self.settle::<V>(bucket, counts.as_deref_mut());
+        self.work.bucket = bucket;
+        match &mut self.load {
+            Some(load) if !self.deferred => {
+                let (sharing, outcomes) = (self.sharing.as_deref_mut(), &mut self.outcomes[..]);
+                let told = Told { sharing, outcomes, outcome_of: &self.outcome_of };
+                load.behind.work_off::<V>(&mut self.work, &mut self.buckets, counts.as_deref_mut(), told);
+                self.work.clear();
+            }
+            _ => {
+                let next = self.spare.pop().unwrap_or_else(Work::new);
+                self.waiting.push_back(std::mem::replace(&mut self.work, next));
+            }
+        }
         let [loads, stores] = std::mem::take(&mut self.references);
         if let Some(counts) = within.as_deref_mut().or(counts.as_deref_mut()) {
             counts.add_references(Item::NONE, false, loads);
@@ -481,9 +501,6 @@ impl<const W: usize> Core<W> {
         if let Some(sharing) = &mut self.sharing {
             sharing.within.put(bucket, within);
         }
-        self.fetches.clear();
-        self.closes.clear();
-        self.ids.clear();
     }
 
     /// Takes what the stack of one thread made of its references.
@@ -518,15 +535,19 @@ impl<const W: usize> Core<W> {
     /// The lines that came into the upper tiers, and those that had to go, through the older one.
     #[inline(always)]
     fn reference_older<V: Vector>(&mut self) {
-        for fetch in &self.fetches {
+        let Work { moves, fetches, closes, ids, .. } = &mut self.work;
+        for fetch in &*fetches {
             let id = self.lines.id(fetch.line).unwrap_or_default();
             let gone = fetch.gone.map_or(id, |(line, _)| self.lines.id(line).unwrap_or_default());
             V::prefetch(self.lines.get(id));
             V::prefetch(self.lines.get(gone));
-            self.ids.push((id, gone));
+            ids.push((id, gone));
         }
-        for (at, (fetch, &(id, gone))) in self.fetches.iter_mut().zip(&self.ids).enumerate() {
-            if let Some(&(next, _)) = self.ids.get(at + AHEAD) {
+        for close in closes {
+            close.id = self.lines.id(close.line).unwrap_or_default();
+        }
+        for (at, (fetch, &(id, gone))) in fetches.iter_mut().zip(&*ids).enumerate() {
+            if let Some(&(next, _)) = ids.get(at + AHEAD) {
                 self.older.prefetch::<V>(&self.lines, next);
             }
             let down = fetch.gone.is_some().then_some(gone);
@@ -534,61 +555,10 @@ impl<const W: usize> Core<W> {
             if let (Some(sharing), Some(gone)) = (&mut self.sharing, down) {
                 sharing.note(gone, fetch.last);
             }
-            match self.older.step(&mut self.lines, (fetch.line, id), down, at as u32) {
+            match self.older.step(&mut self.lines, moves, (fetch.line, id), down, at as u32) {
                 Some(full) => fetch.full += full as u32,
                 None => fetch.flags |= COLD,
             }
-        }
-    }
-
-    /// Counts the fetches, whose distances are now known, and brings the state of their lines and of those that had to go
-    /// up to date.
-    #[inline(always)]
-    fn settle<V: Vector>(&mut self, bucket: Bucket, mut counts: Option<&mut Counts<W>>) {
-        let mut closes = 0;
-        for at in 0..self.fetches.len() {
-            if let Some(&(id, gone)) = self.ids.get(at + AHEAD) {
-                V::prefetch(self.lines.get(id));
-                V::prefetch(self.lines.get(gone));
-            }
-            while let Some(close) = self.closes.get(closes).filter(|close| close.after <= at) {
-                close_interval::<V, W>(&mut self.lines, &mut self.buckets, close, bucket, counts.as_deref_mut());
-                closes += 1;
-            }
-            let (fetch, (id, gone)) = (&self.fetches[at], self.ids[at]);
-            if let Some((_, since)) = &fetch.gone {
-                let line = self.lines.get_mut(gone);
-                if since.stored == Charge::NONE {
-                    line.raise::<V>(since.full, &since.greatest);
-                } else {
-                    (line.greatest, line.greatest_full, line.dirty) = (since.greatest, since.full, since.stored);
-                }
-            }
-            let (weight, store) = (u64::from(fetch.weight), fetch.flags & STORE != 0);
-            if let Some(&outcome) = self.outcome_of.get(fetch.run as usize) {
-                let outcome = &mut self.outcomes[outcome as usize];
-                (outcome.lost, outcome.cold) = (fetch.flags & LOST != 0, fetch.flags & (COLD | LOST) == COLD);
-                outcome.complete(fetch.full, &fetch.by_set);
-            }
-            if fetch.flags & COLD != 0 {
-                if let Some(counts) = counts.as_deref_mut() {
-                    let of = first(fetch.flags);
-                    counts.add_without_distance(of, fetch.flags & LOST != 0, store, weight);
-                }
-                if fetch.flags & LOST != 0
-                    && let Some(sharing) = &mut self.sharing
-                {
-                    sharing.come_back(id, bucket, weight);
-                }
-                continue;
-            }
-            if let Some(counts) = counts.as_deref_mut() {
-                counts.add_far(kind(fetch.flags), fetch.full, &fetch.by_set, weight);
-            }
-            self.lines.get_mut(id).raise::<V>(fetch.full, &fetch.by_set);
-        }
-        for close in &self.closes[closes..] {
-            close_interval::<V, W>(&mut self.lines, &mut self.buckets, close, bucket, counts.as_deref_mut());
         }
     }
 
@@ -614,7 +584,9 @@ impl<const W: usize> Core<W> {
                 (above(self.tiers.newest.used()) + deeper as u32, by_set)
             }
             None => {
-                let (deeper, mut by_set) = self.older.depth::<V>(&self.lines, id);
+                let deeper = self.older.depth(&self.lines, id);
+                let sets = self.load.as_ref().map(|load| &load.behind.sets);
+                let mut by_set = sets.map_or([0; W], |sets| sets.depth::<V, W>(line, self.lines.get(id).last));
                 V::add(&mut by_set, &self.tiers.recent.tally::<V>(line));
                 (above(self.tiers.newest.used()) + (deeper + self.tiers.recent.len()) as u32, by_set)
             }
@@ -623,18 +595,34 @@ impl<const W: usize> Core<W> {
         (full, sum)
     }
 
+    /// A line of the older tier goes.
+    #[inline(always)]
+    pub(crate) fn leave_older<V: Vector>(&mut self, line: u64, id: Id) {
+        let mut moves = Vec::<Move<W>>::new();
+        self.older.step(&mut self.lines, &mut moves, (line, id), None, 0);
+        if let Some(load) = &mut self.load {
+            load.behind.sets.apply::<V, W>(&mut moves);
+        }
+    }
+
+    /// The state of a line when it last left the upper tiers.
+    #[inline(always)]
+    pub(crate) fn state_behind(&self, id: Id) -> State<W> {
+        self.load.as_ref().map_or(State::NEW, |load| load.behind.states.get(id))
+    }
+
     /// The state of a line, with what happened to it in the upper tiers.
     #[inline(always)]
-    pub(crate) fn state<V: Vector>(&self, held: Option<Entry>, id: Id) -> Line<W> {
-        let mut line = *self.lines.get(id);
+    pub(crate) fn state<V: Vector>(&self, held: Option<Entry>, id: Id) -> State<W> {
+        let mut state = self.state_behind(id);
         if let Some(entry) = held {
             let since = self.tiers.held.since_of(entry);
             if since.stored != Charge::NONE {
-                (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, since.stored);
+                state.begin(since.stored);
             }
-            line.raise::<V>(since.full, &since.greatest);
+            state.raise::<V>(since.full, &since.greatest);
         }
-        line
+        state
     }
 
     /// Adds `max(m, depth now)` of a line that was stored to where it is charged.
@@ -654,37 +642,18 @@ impl<const W: usize> Core<W> {
     #[inline(always)]
     pub(crate) fn counted_with<V: Vector>(&self, elsewhere: Option<&Buckets<W>>) -> Vec<Counted> {
         let mut residents = Residents::default();
-        for id in self.lines.stored() {
+        debug_assert!(self.waiting.is_empty() && self.load.is_some(), "works that wait");
+        for id in self.load.iter().flat_map(|load| load.behind.states.stored()) {
             self.add_resident::<V>(id, &mut residents);
         }
         let within = self.sharing.as_ref().map(|sharing| &sharing.within);
-        if elsewhere.is_none() && within.is_none() && !self.templates.is_waiting() {
+        let later = self.load.as_ref().map(|load| &load.buckets).filter(|later| !later.is_empty());
+        if elsewhere.is_none() && within.is_none() && later.is_none() && !self.templates.is_waiting() {
             return self.buckets.counted(&residents);
         }
         let mut all = self.buckets.clone();
-        elsewhere.into_iter().chain(within).for_each(|more| all.absorb(more));
+        elsewhere.into_iter().chain(within).chain(later).for_each(|more| all.absorb(more));
         self.templates.count_into(&mut all);
         all.counted(&residents)
     }
-}
-
-/// The first store since a line came into the upper tiers, in `bucket`, whose counts are taken out.
-#[inline(always)]
-fn close_interval<V: Vector, const W: usize>(
-    lines: &mut Lines<W>,
-    buckets: &mut Buckets<W>,
-    close: &Close<W>,
-    bucket: Bucket,
-    counts: Option<&mut Counts<W>>,
-) {
-    let id = lines.id(close.line).unwrap_or_default();
-    let line = lines.get_mut(id);
-    line.raise::<V>(close.since.full, &close.since.greatest);
-    if let Some((charged, item)) = line.dirty.get().filter(|_| line.greatest_full > 0) {
-        let counts = if charged == bucket { counts } else { buckets.of(charged) };
-        if let Some(counts) = counts {
-            counts.add_far((Kind::Writeback, item), line.greatest_full, &line.greatest, u64::from(close.weight));
-        }
-    }
-    (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, close.stored);
 }

@@ -32,6 +32,7 @@
 //! all times that follow: from then on each is like the one before.
 #![deny(unsafe_code)]
 
+mod behind;
 mod boxed;
 mod counts;
 mod digest;
@@ -59,6 +60,7 @@ mod timeline;
 mod top;
 mod upper;
 
+pub use behind::Deferred;
 pub use counts::{Binned, Counted, FullCounts, Histograms, SetCounts};
 pub use digest::{Digest, Within};
 pub use digester::Digester;

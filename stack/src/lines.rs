@@ -1,12 +1,10 @@
-//! What is known of each line, in flat arrays: a line number becomes a dense id once, everything else is indexing.
+//! Numbers of lines: one becomes a dense id once, everything else is indexing, here and in `behind`.
 //!
 //! Lines come in regions of 1024 neighbours. A region gets the next free index when one of its lines is first seen, so
 //! the ids of neighbouring lines are neighbours too and the state of a walked array is walked with it.
 
 use crate::boxed;
-use crate::item::Charge;
 use crate::older::Time;
-use crate::simd::Vector;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -18,51 +16,29 @@ const KNOWN_REGIONS: usize = 4096;
 /// A line's number among all lines seen, dense within regions.
 pub(crate) type Id = u32;
 
-/// Per-line state: 32 bytes for up to 16 set bits. All zero: never seen.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Line<const W: usize> {
-    /// `m_a` for a = 1 ..= W: the greatest d_a since the last store, cut off as the distances are.
-    pub(crate) greatest: [u8; W],
-    /// `m_0`, the greatest d_0 since the last store.
-    pub(crate) greatest_full: u32,
-    /// When it last entered the older tier; 0: never.
+/// Where a line is in the older tier. All zero: never there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Line {
+    /// When it last entered it; 0: never.
     pub(crate) last: Time,
-    /// Place in the timeline of the older tier; 0: not there.
+    /// Place in its timeline; 0: not there.
     pub(crate) place: u32,
-    /// Where its last store was counted.
-    pub(crate) dirty: Charge,
 }
 
-impl<const W: usize> Default for Line<W> {
-    fn default() -> Self {
-        Self { greatest: [0; W], greatest_full: 0, last: 0, place: 0, dirty: Charge::NONE }
-    }
-}
-
-impl<const W: usize> Line<W> {
-    /// It was referenced at these distances.
-    #[inline(always)]
-    pub(crate) fn raise<V: Vector>(&mut self, full: u32, by_set: &[u8; W]) {
-        self.greatest_full = self.greatest_full.max(full);
-        V::raise(&mut self.greatest, by_set);
-    }
-}
-
-/// State of all lines.
+/// All lines.
 #[derive(Clone, Debug)]
-pub(crate) struct Lines<const W: usize> {
+pub(crate) struct Lines {
     /// Direct-mapped cache of region lookups: region + 1 and its index.
     known: Box<[(u64, u32); KNOWN_REGIONS]>,
     indices: HashMap<u64, u32, BuildHasherDefault<Mix>>,
     /// Region number of each index.
     regions: Vec<u64>,
-    state: Vec<Box<[Line<W>]>>,
+    state: Vec<Box<[Line]>>,
     /// Regions there may be.
     most: usize,
 }
 
-impl<const W: usize> Lines<W> {
+impl Lines {
     pub(crate) fn new() -> Self {
         Self {
             known: boxed::array((0, 0)),
@@ -133,21 +109,13 @@ impl<const W: usize> Lines<W> {
     }
 
     #[inline(always)]
-    pub(crate) fn get(&self, id: Id) -> &Line<W> {
+    pub(crate) fn get(&self, id: Id) -> &Line {
         &self.state[(id >> REGION_BITS) as usize][id as usize % REGION]
     }
 
     #[inline(always)]
-    pub(crate) fn get_mut(&mut self, id: Id) -> &mut Line<W> {
+    pub(crate) fn get_mut(&mut self, id: Id) -> &mut Line {
         &mut self.state[(id >> REGION_BITS) as usize][id as usize % REGION]
-    }
-
-    /// Ids of all lines ever stored, in no particular order.
-    pub(crate) fn stored(&self) -> impl Iterator<Item = Id> + '_ {
-        self.state.iter().enumerate().flat_map(|(region, lines)| {
-            let dirty = lines.iter().enumerate().filter(|(_, line)| line.dirty != Charge::NONE);
-            dirty.map(move |(line, _)| (region << REGION_BITS | line) as Id)
-        })
     }
 }
 

@@ -5,7 +5,6 @@
 //! and then carried out, first in the `timeline`, which tells the distance with one set, then one set count after the
 //! other in `sets`, which is faster than one move after the other: each set count's loop is short and has no surprises.
 
-use crate::Limits;
 use crate::lines::{Id, Lines};
 use crate::sets::Sets;
 use crate::simd::Vector;
@@ -33,17 +32,14 @@ pub(crate) struct Move<const W: usize> {
 
 /// The tier.
 #[derive(Clone, Debug)]
-pub(crate) struct Older<const W: usize> {
+pub(crate) struct Older {
     timeline: Timeline,
-    sets: Sets,
     now: Time,
-    moves: Vec<Move<W>>,
 }
 
-impl<const W: usize> Older<W> {
-    pub(crate) fn new(limits: Limits) -> Self {
-        let sets = Sets::new(limits.max_set_bits, limits.max_ways);
-        Self { timeline: Timeline::new(), sets, now: 0, moves: Vec::new() }
+impl Older {
+    pub(crate) fn new() -> Self {
+        Self { timeline: Timeline::new(), now: 0 }
     }
 
     /// As if the clock had so many more ticks to go.
@@ -53,16 +49,23 @@ impl<const W: usize> Older<W> {
 
     /// Fetches what [`Older::step`] will need of a line.
     #[inline(always)]
-    pub(crate) fn prefetch<V: Vector>(&self, lines: &Lines<W>, id: Id) {
+    pub(crate) fn prefetch<V: Vector>(&self, lines: &Lines, id: Id) {
         V::prefetch(self.timeline.block(lines.get(id).place));
     }
 
-    /// Notes a move for [`Older::apply`], and does what can be done at once. `up` is referenced; if it is here it leaves
-    /// and the number of lines above it with one set is returned. `down` comes in.
+    /// What can be done at once of a move; the rest is noted. `up` is referenced; if it is here it leaves and the number of lines
+    /// above it with one set is returned. `down` comes in.
     #[inline(always)]
-    pub(crate) fn step(&mut self, lines: &mut Lines<W>, up: (u64, Id), down: Option<Id>, fetch: u32) -> Option<usize> {
-        let line = lines.get_mut(up.1);
+    pub(crate) fn step<const W: usize>(
+        &mut self,
+        lines: &mut Lines,
+        moves: &mut Vec<Move<W>>,
+        up: (u64, Id),
+        down: Option<Id>,
+        fetch: u32,
+    ) -> Option<usize> {
         let mut step = Move { newer: [0; W], up: up.0 as u32, last: 0, down: 0, now: 0, fetch };
+        let line = lines.get_mut(up.1);
         let place = std::mem::take(&mut line.place);
         let mut full = None;
         if place != 0 {
@@ -80,32 +83,14 @@ impl<const W: usize> Older<W> {
             line.last = self.now;
             line.place = self.timeline.enter(id);
         }
-        self.moves.push(step);
+        moves.push(step);
         full
     }
 
-    /// Carries out the moves; hands out the distances and forgets the moves.
+    /// How many lines are above one that is here.
     #[inline(always)]
-    pub(crate) fn apply<V: Vector>(&mut self, mut each: impl FnMut(&Move<W>)) {
-        self.sets.apply::<V, W>(&mut self.moves);
-        for step in &self.moves {
-            each(step);
-        }
-        self.moves.clear();
-    }
-
-    /// Where a line that is here stands: lines above it, with one set and with 2^1, 2^2, …
-    #[inline(always)]
-    pub(crate) fn depth<V: Vector>(&self, lines: &Lines<W>, id: Id) -> (usize, [u8; W]) {
-        let line = lines.get(id);
-        (self.timeline.newer(line.place), self.sets.depth::<V, W>(lines.number(id), line.last))
-    }
-
-    /// A line that is here goes.
-    #[inline(always)]
-    pub(crate) fn remove<V: Vector>(&mut self, lines: &mut Lines<W>, line: u64, id: Id) {
-        self.step(lines, (line, id), None, 0);
-        self.apply::<V>(|_| {});
+    pub(crate) fn depth(&self, lines: &Lines, id: Id) -> usize {
+        self.timeline.newer(lines.get(id).place)
     }
 
     /// Lines from the oldest to the newest.
@@ -121,20 +106,21 @@ impl<const W: usize> Older<W> {
 
     /// Gives every line a new time, 1 for the oldest: once in 2^31 moves.
     #[cold]
-    pub(crate) fn restart_clock<V: Vector>(&mut self, lines: &mut Lines<W>) {
-        self.sets.clear();
+    pub(crate) fn restart_clock<V: Vector, const W: usize>(&mut self, lines: &mut Lines, sets: &mut Sets) {
+        sets.clear();
         self.now = 0;
+        let mut moves = Vec::new();
         for id in self.timeline.oldest_first() {
             self.now += 1;
             lines.get_mut(id).last = self.now;
             let down = lines.number(id) as u32;
-            self.moves.push(Move { newer: [0; W], up: 0, last: 0, down, now: self.now, fetch: 0 });
+            moves.push(Move { newer: [0; W], up: 0, last: 0, down, now: self.now, fetch: 0 });
         }
-        self.apply::<V>(|_| {});
+        sets.apply::<V, W>(&mut moves);
     }
 
     #[cold]
-    fn make_room(&mut self, lines: &mut Lines<W>) {
+    fn make_room(&mut self, lines: &mut Lines) {
         self.timeline.make_room(|id, place| lines.get_mut(id).place = place);
     }
 }

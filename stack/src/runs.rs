@@ -3,6 +3,7 @@
 use crate::held::Since;
 use crate::holes::Instant;
 use crate::item::Charge;
+use crate::lines::Id;
 use crate::repeats::Kind;
 use crate::{Bucket, Chunk, Item, Reference};
 
@@ -67,6 +68,8 @@ pub(crate) struct Close<const W: usize> {
     /// So many fetches came before.
     pub(crate) after: usize,
     pub(crate) line: u64,
+    /// Known when the batch is through the upper tiers.
+    pub(crate) id: Id,
     pub(crate) weight: u32,
     /// The last store of the run.
     pub(crate) stored: Charge,

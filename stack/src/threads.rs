@@ -25,6 +25,7 @@ impl Stack {
 
     /// From now on lines can be taken away by other stacks' stores. What was referenced before stands as it did.
     pub fn share(&mut self) {
+        self.settle();
         of_width!(&mut self.core, core => core.share())
     }
 
@@ -258,6 +259,7 @@ impl<const W: usize> Core<W> {
         if self.sharing.is_some() {
             return;
         }
+        self.deferred = false;
         std::mem::replace(&mut self.templates, Templates::new()).count(&mut self.buckets);
         let mut sharing = Box::new(Sharing::new(self.limits));
         self.older.oldest_first().for_each(|id| sharing.begin_older(id));
@@ -276,7 +278,7 @@ impl<const W: usize> Core<W> {
     fn stored(&self, line: u64) -> bool {
         let held =
             self.tiers.held.find(line).is_some_and(|entry| self.tiers.held.since_of(entry).stored != Charge::NONE);
-        held || self.lines.find(line).is_some_and(|id| self.lines.get(id).dirty != Charge::NONE)
+        held || self.lines.find(line).is_some_and(|id| self.state_behind(id).dirty != Charge::NONE)
     }
 
     #[inline(always)]
@@ -305,7 +307,7 @@ impl<const W: usize> Core<W> {
                 }
                 self.tiers.held.remove(entry);
             }
-            None => self.older.remove::<V>(&mut self.lines, line, found.id),
+            None => self.leave_older::<V>(line, found.id),
         }
         if let Some(sharing) = &mut self.sharing {
             sharing.lose(found.id, found.position);
@@ -322,8 +324,9 @@ impl<const W: usize> Core<W> {
         if let Some(entry) = found.held {
             *self.tiers.held.since(entry) = crate::held::Since::now(Charge::NONE);
         }
-        let line = self.lines.get_mut(found.id);
-        (line.greatest, line.greatest_full, line.dirty) = ([0; W], 0, Charge::NONE);
+        if let Some(load) = &mut self.load {
+            load.behind.states.get_mut(found.id).begin(Charge::NONE);
+        }
         let at = Position::new(state.greatest_full, &state.greatest).max(&found.position);
         if let Some(sharing) = &mut self.sharing {
             sharing.count(Event::Dirty, charged, &at, 1);

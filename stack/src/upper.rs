@@ -46,10 +46,10 @@ impl<const W: usize> Core<W> {
                     }
                     first_of_segment(sharing, entry, run, stored, (counts.as_deref_mut(), within.as_deref_mut()));
                 }
-                self.fetches.push(fetch);
+                self.work.fetches.push(fetch);
                 if stored != Charge::NONE {
-                    let (after, since) = (self.fetches.len(), Since::now(Charge::NONE));
-                    self.closes.push(Close { after, line: run.line, weight: run.weight, stored, since });
+                    let (after, since) = (self.work.fetches.len(), Since::now(Charge::NONE));
+                    self.work.closes.push(Close { after, line: run.line, id: 0, weight: run.weight, stored, since });
                 }
                 if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
                     self.go_on::<V>(entry, line, (again, &mut before), bucket, counts.as_deref_mut());
@@ -106,8 +106,8 @@ impl<const W: usize> Core<W> {
         let since = self.tiers.held.since(entry);
         match since.stored.get() {
             None => {
-                let after = self.fetches.len();
-                self.closes.push(Close { after, line, weight, stored, since: *since });
+                let after = self.work.fetches.len();
+                self.work.closes.push(Close { after, line, id: 0, weight, stored, since: *since });
             }
             Some(_) if since.full == 0 => {}
             Some((charged, item)) => {
@@ -178,7 +178,7 @@ fn add_holes<V: Vector, const W: usize>(
 
 /// A line came into the upper tiers: the holes above it count too, and it may have been taken away.
 #[inline(never)]
-fn fetch_shared<const W: usize>(sharing: &mut Sharing<W>, lines: &mut Lines<W>, fetch: &mut Fetch<W>) {
+fn fetch_shared<const W: usize>(sharing: &mut Sharing<W>, lines: &mut Lines, fetch: &mut Fetch<W>) {
     if let Some((gone, _)) = fetch.gone {
         sharing.note(lines.id(gone).unwrap_or_default(), fetch.last);
     }

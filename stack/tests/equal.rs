@@ -1,8 +1,8 @@
 //! The fast engine against the plain list walk, on traces that reach every path of it.
 
 use bf_stack::{
-    Bucket, Chunk, Digest, Digester, Engine, Found, Histograms, Instructions, Item, Limits, MissesBySite, Part, Plain,
-    Reference, Stack, Use,
+    Bucket, Chunk, Deferred, Digest, Digester, Engine, Found, Histograms, Instructions, Item, Limits, MissesBySite,
+    Part, Plain, Reference, Stack, Use,
 };
 use proptest::prelude::*;
 
@@ -231,6 +231,47 @@ proptest! {
     #[test]
     fn equals_the_plain_walk(trace in trace(), limits in limits()) {
         check(&trace, limits, Stack::new(limits));
+    }
+
+    /// Whenever what is left behind is taken and comes back.
+    #[test]
+    fn what_is_worked_off_later_counts_the_same(
+        trace in trace(),
+        limits in limits(),
+        steps in prop::collection::vec(0u8..4, 12),
+        bytes in prop::bool::ANY,
+    ) {
+        let (mut fast, mut plain) = (Stack::new(limits), Plain::new(limits));
+        fast.defer();
+        let mut taken = None;
+        for ((bucket, references), step) in trace.iter().zip(steps) {
+            let references: Vec<_> = references.iter().map(|&(line, store)| Reference::new(line, store)).collect();
+            let items: Vec<_> = references.iter().map(|reference| Item((reference.line() % 5) as u16)).collect();
+            let chunk = Chunk { references: &references, items: if bytes { &items } else { &[] }, ..Chunk::default() };
+            fast.feed_chunk(chunk, Bucket(*bucket));
+            plain.feed_chunk(chunk, Bucket(*bucket));
+            match step {
+                0 => {}
+                1 => taken = taken.or_else(|| fast.take_deferred()),
+                2 => taken.iter_mut().for_each(Deferred::work_off),
+                _ => {
+                    if let Some(mut deferred) = taken.take() {
+                        deferred.work_off();
+                        fast.put_back(deferred);
+                    }
+                    prop_assert!(fast.settle());
+                    prop_assert!(!fast.is_behind(0));
+                    prop_assert_eq!(fast.counted(), plain.counted());
+                }
+            }
+        }
+        if let Some(mut deferred) = taken.take() {
+            prop_assert!(!fast.settle());
+            deferred.work_off();
+            fast.put_back(deferred);
+        }
+        prop_assert!(fast.settle());
+        prop_assert_eq!(fast.counted(), plain.counted());
     }
 
     #[test]
