@@ -238,137 +238,186 @@ impl<const W: usize> Behind<W> {
     }
 }
 
-/// Works of a stack that are worked off by another thread, and what that needs. Nothing else has it meanwhile.
+/// What works change, and what they count where that is not counted with the rest of the stack.
 #[derive(Clone, Debug)]
 pub(crate) struct Load<const W: usize> {
     pub(crate) behind: Box<Behind<W>>,
     pub(crate) buckets: Buckets<W>,
-    pub(crate) works: VecDeque<Work<W>>,
 }
 
 impl<const W: usize> Load<W> {
     pub(crate) fn new(limits: Limits) -> Self {
-        let behind = Box::new(Behind::new(limits));
-        Self { behind, buckets: Buckets::new(limits), works: VecDeque::new() }
+        Self { behind: Box::new(Behind::new(limits)), buckets: Buckets::new(limits) }
     }
 
     #[inline(always)]
-    pub(crate) fn work_off<V: Vector>(&mut self) {
-        for work in &mut self.works {
-            let mut counts = self.buckets.take(work.bucket);
-            self.behind.work_off::<V>(work, &mut self.buckets, counts.as_deref_mut(), Told::default());
-            if let Some(counts) = counts.as_deref_mut() {
-                counts.spread();
-            }
-            self.buckets.put(work.bucket, counts);
-            work.clear();
+    fn work_off<V: Vector>(&mut self, work: &mut Work<W>) {
+        let mut counts = self.buckets.take(work.bucket);
+        self.behind.work_off::<V>(work, &mut self.buckets, counts.as_deref_mut(), Told::default());
+        if let Some(counts) = counts.as_deref_mut() {
+            counts.spread();
         }
+        self.buckets.put(work.bucket, counts);
+        work.clear();
     }
 }
 
-impl<const W: usize> Core<W> {
-    fn take_load(&mut self) -> Option<Load<W>> {
-        if self.waiting.is_empty() {
-            return None;
-        }
-        let mut load = self.load.take()?;
-        std::mem::swap(&mut load.works, &mut self.waiting);
-        Some(load)
+/// What a stack leaves behind.
+#[derive(Clone, Debug)]
+pub(crate) struct Left<const W: usize> {
+    /// `None`: it is elsewhere.
+    pub(crate) load: Option<Load<W>>,
+    /// What waits, in order.
+    pub(crate) works: VecDeque<Work<W>>,
+    /// Works with nothing but their memory.
+    pub(crate) spare: Vec<Work<W>>,
+}
+
+impl<const W: usize> Left<W> {
+    pub(crate) fn new(load: Option<Load<W>>) -> Self {
+        Self { load, works: VecDeque::new(), spare: Vec::new() }
     }
 
-    fn put_load_back(&mut self, mut load: Load<W>) {
-        self.spare.extend(load.works.drain(..));
+    /// What comes after it.
+    fn add(&mut self, mut later: Self) {
+        self.load = self.load.take().or(later.load);
+        self.works.append(&mut later.works);
+        self.spare.append(&mut later.spare);
         self.spare.truncate(SPARE);
-        self.load = Some(load);
     }
 
-    fn is_behind(&self, most: usize) -> bool {
-        self.deferred && (self.waiting.len() > most || self.older.late(SLACK))
-    }
-
-    fn is_settled(&mut self) -> bool {
-        // The clock restarts where nothing waits.
-        self.deferred &= !self.older.late(SLACK);
-        self.waiting.is_empty() && self.load.is_some()
+    /// Works off what waits, unless the load is elsewhere.
+    #[inline(always)]
+    fn work_off<V: Vector>(&mut self) {
+        let Some(load) = &mut self.load else { return };
+        for mut work in self.works.drain(..) {
+            load.work_off::<V>(&mut work);
+            self.spare.push(work);
+        }
+        self.spare.truncate(SPARE);
     }
 }
 
-/// Works of a [`Stack`] on their way to another thread and back.
+/// What a [`Stack`] left behind, for another thread to work off.
 #[derive(Debug)]
 pub struct Deferred {
-    load: Loads,
+    left: Lefts,
     instructions: Instructions,
 }
 
 /// By the width of the stack.
 #[derive(Debug)]
-enum Loads {
-    Usual(Load<16>),
-    Wide(Load<24>),
+enum Lefts {
+    Usual(Left<16>),
+    Wide(Left<24>),
 }
 
 impl Deferred {
-    /// Works them off.
-    pub fn work_off(&mut self) {
-        match &mut self.load {
-            Loads::Usual(load) => simd::run(WorkOff { load }, self.instructions),
-            Loads::Wide(load) => simd::run(WorkOff { load }, self.instructions),
+    /// Batches of references that wait.
+    #[must_use]
+    pub fn works(&self) -> usize {
+        match &self.left {
+            Lefts::Usual(left) => left.works.len(),
+            Lefts::Wide(left) => left.works.len(),
         }
+    }
+
+    /// Takes up what the same stack left later.
+    pub fn add(&mut self, later: Self) {
+        match (&mut self.left, later.left) {
+            (Lefts::Usual(left), Lefts::Usual(later)) => left.add(later),
+            (Lefts::Wide(left), Lefts::Wide(later)) => left.add(later),
+            _ => debug_assert!(false, "of the same stack"),
+        }
+    }
+
+    /// Works off what waits, unless what that needs is in what was taken before. That has to come first.
+    pub fn work_off(&mut self) {
+        simd::run(WorkOff { left: &mut self.left }, self.instructions);
     }
 }
 
 /// Works all off.
-struct WorkOff<'a, const W: usize> {
-    load: &'a mut Load<W>,
+struct WorkOff<'a> {
+    left: &'a mut Lefts,
 }
 
-impl<const W: usize> Task for WorkOff<'_, W> {
+impl Task for WorkOff<'_> {
     type Answer = ();
 
     #[inline(always)]
     fn run<V: Vector>(self) {
-        self.load.work_off::<V>();
+        match self.left {
+            Lefts::Usual(left) => left.work_off::<V>(),
+            Lefts::Wide(left) => left.work_off::<V>(),
+        }
+    }
+}
+
+impl<const W: usize> Core<W> {
+    fn take_left(&mut self) -> Left<W> {
+        std::mem::replace(&mut self.left, Left::new(None))
+    }
+
+    fn put_back(&mut self, mut left: Left<W>) {
+        left.add(self.take_left());
+        self.left = left;
+    }
+
+    fn is_settled(&mut self) -> bool {
+        // The clock restarts where nothing waits.
+        self.deferred &= !self.older.late(SLACK);
+        self.left.works.is_empty() && self.left.load.is_some()
     }
 }
 
 impl Stack {
-    /// From now on half of the work waits for [`Stack::take_deferred`] or [`Stack::settle`], which must come before anything is
-    /// asked. Not where lines can be taken away.
+    /// From now on half of the work is left behind, until it is worked off elsewhere ([`Stack::take_deferred`]) or here
+    /// ([`Stack::settle`]). Not where lines can be taken away.
     pub fn defer(&mut self) {
         of_width!(&mut self.core, core => core.deferred = core.sharing.is_none());
     }
 
-    /// What waits, for another thread to work off and then [`Stack::put_back`]; `None` if nothing does or some of it is on its
-    /// way.
+    /// What it left behind since the last time; `None` if it leaves nothing behind, or rather should [`Stack::settle`].
     pub fn take_deferred(&mut self) -> Option<Deferred> {
-        let load = match &mut self.core {
-            Width::Usual(core) => Loads::Usual(core.take_load()?),
-            Width::Wide(core) => Loads::Wide(core.take_load()?),
+        let left = match &mut self.core {
+            Width::Usual(core) if core.deferred && !core.older.late(SLACK) => Lefts::Usual(core.take_left()),
+            Width::Wide(core) if core.deferred && !core.older.late(SLACK) => Lefts::Wide(core.take_left()),
+            _ => return None,
         };
-        Some(Deferred { load, instructions: self.instructions })
+        Some(Deferred { left, instructions: self.instructions })
     }
 
-    /// What was taken comes back, worked off.
+    /// All that was taken and not given back before comes back.
     pub fn put_back(&mut self, deferred: Deferred) {
-        match (&mut self.core, deferred.load) {
-            (Width::Usual(core), Loads::Usual(load)) => core.put_load_back(load),
-            (Width::Wide(core), Loads::Wide(load)) => core.put_load_back(load),
+        match (&mut self.core, deferred.left) {
+            (Width::Usual(core), Lefts::Usual(left)) => core.put_back(left),
+            (Width::Wide(core), Lefts::Wide(left)) => core.put_back(left),
             _ => debug_assert!(false, "it was taken from this stack"),
         }
     }
 
-    /// Whether more than so many batches of references wait, or it has to settle for other reasons before it is fed again.
-    #[must_use]
-    pub fn is_behind(&self, most: usize) -> bool {
-        of_width!(&self.core, core => core.is_behind(most))
-    }
-
-    /// Works off what waits; whether all of it is: not if some is on its way.
+    /// Works off what waits; whether all of it is, which must be before anything is asked: not if some is elsewhere.
     pub fn settle(&mut self) -> bool {
-        if let Some(mut deferred) = self.take_deferred() {
-            deferred.work_off();
-            self.put_back(deferred);
+        let instructions = self.instructions;
+        match &mut self.core {
+            Width::Usual(core) => simd::run(Settle { left: &mut core.left }, instructions),
+            Width::Wide(core) => simd::run(Settle { left: &mut core.left }, instructions),
         }
         of_width!(&mut self.core, core => core.is_settled())
+    }
+}
+
+/// The same in the stack.
+struct Settle<'a, const W: usize> {
+    left: &'a mut Left<W>,
+}
+
+impl<const W: usize> Task for Settle<'_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.left.work_off::<V>();
     }
 }

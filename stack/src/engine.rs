@@ -1,6 +1,6 @@
 //! The fast engine: batches of references through the four tiers, then into the histograms.
 
-use crate::behind::{Load, State, Told, Work};
+use crate::behind::{Left, Load, State, Told, Work};
 use crate::counts::{Buckets, Residents};
 use crate::digest::{Digest, LINES, Of, Segment, Within};
 use crate::digester::Learn;
@@ -17,7 +17,6 @@ use crate::template::Templates;
 use crate::tiers::Tiers;
 use crate::top::Order;
 use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Limits, Part, Piece, Use};
-use std::collections::VecDeque;
 
 /// References of one batch, at most.
 pub(crate) const BATCH: usize = 2048;
@@ -63,13 +62,10 @@ pub(crate) struct Core<const W: usize> {
     pub(crate) buckets: Buckets<W>,
     /// What this batch leaves.
     pub(crate) work: Work<W>,
-    /// What batches before it left; `None`: another thread has it.
-    pub(crate) load: Option<Load<W>>,
-    /// Whether works wait for others to work them off.
+    /// What those before it left, and what that changes.
+    pub(crate) left: Left<W>,
+    /// Whether it waits for others to work it off.
     pub(crate) deferred: bool,
-    pub(crate) waiting: VecDeque<Work<W>>,
-    /// Some with their memory.
-    pub(crate) spare: Vec<Work<W>>,
     pub(crate) dropped: u64,
     /// Loads and stores in `runs`.
     pub(crate) references: [u64; 2],
@@ -293,10 +289,8 @@ impl<const W: usize> Core<W> {
             older: Older::new(),
             buckets: Buckets::new(limits),
             work: Work::new(),
-            load: Some(Load::new(limits)),
+            left: Left::new(Some(Load::new(limits))),
             deferred: false,
-            waiting: VecDeque::new(),
-            spare: Vec::new(),
             dropped: 0,
             references: [0; 2],
             runs: Vec::new(),
@@ -463,7 +457,7 @@ impl<const W: usize> Core<W> {
     #[inline(always)]
     fn segments<'a, V: Vector>(&mut self, segments: impl IntoIterator<Item = Segment<'a>>, bucket: Bucket) {
         if self.older.late(2 * BATCH)
-            && let Some(load) = &mut self.load
+            && let Some(load) = &mut self.left.load
         {
             self.older.restart_clock::<V, W>(&mut self.lines, &mut load.behind.sets);
         }
@@ -474,7 +468,7 @@ impl<const W: usize> Core<W> {
         }
         self.reference_older::<V>();
         self.work.bucket = bucket;
-        match &mut self.load {
+        match &mut self.left.load {
             Some(load) if !self.deferred => {
                 let (sharing, outcomes) = (self.sharing.as_deref_mut(), &mut self.outcomes[..]);
                 let told = Told { sharing, outcomes, outcome_of: &self.outcome_of };
@@ -482,8 +476,8 @@ impl<const W: usize> Core<W> {
                 self.work.clear();
             }
             _ => {
-                let next = self.spare.pop().unwrap_or_else(Work::new);
-                self.waiting.push_back(std::mem::replace(&mut self.work, next));
+                let next = self.left.spare.pop().unwrap_or_else(Work::new);
+                self.left.works.push_back(std::mem::replace(&mut self.work, next));
             }
         }
         let [loads, stores] = std::mem::take(&mut self.references);
@@ -585,7 +579,7 @@ impl<const W: usize> Core<W> {
             }
             None => {
                 let deeper = self.older.depth(&self.lines, id);
-                let sets = self.load.as_ref().map(|load| &load.behind.sets);
+                let sets = self.left.load.as_ref().map(|load| &load.behind.sets);
                 let mut by_set = sets.map_or([0; W], |sets| sets.depth::<V, W>(line, self.lines.get(id).last));
                 V::add(&mut by_set, &self.tiers.recent.tally::<V>(line));
                 (above(self.tiers.newest.used()) + (deeper + self.tiers.recent.len()) as u32, by_set)
@@ -600,7 +594,7 @@ impl<const W: usize> Core<W> {
     pub(crate) fn leave_older<V: Vector>(&mut self, line: u64, id: Id) {
         let mut moves = Vec::<Move<W>>::new();
         self.older.step(&mut self.lines, &mut moves, (line, id), None, 0);
-        if let Some(load) = &mut self.load {
+        if let Some(load) = &mut self.left.load {
             load.behind.sets.apply::<V, W>(&mut moves);
         }
     }
@@ -608,7 +602,7 @@ impl<const W: usize> Core<W> {
     /// The state of a line when it last left the upper tiers.
     #[inline(always)]
     pub(crate) fn state_behind(&self, id: Id) -> State<W> {
-        self.load.as_ref().map_or(State::NEW, |load| load.behind.states.get(id))
+        self.left.load.as_ref().map_or(State::NEW, |load| load.behind.states.get(id))
     }
 
     /// The state of a line, with what happened to it in the upper tiers.
@@ -642,12 +636,12 @@ impl<const W: usize> Core<W> {
     #[inline(always)]
     pub(crate) fn counted_with<V: Vector>(&self, elsewhere: Option<&Buckets<W>>) -> Vec<Counted> {
         let mut residents = Residents::default();
-        debug_assert!(self.waiting.is_empty() && self.load.is_some(), "works that wait");
-        for id in self.load.iter().flat_map(|load| load.behind.states.stored()) {
+        debug_assert!(self.left.works.is_empty() && self.left.load.is_some(), "works that wait");
+        for id in self.left.load.iter().flat_map(|load| load.behind.states.stored()) {
             self.add_resident::<V>(id, &mut residents);
         }
         let within = self.sharing.as_ref().map(|sharing| &sharing.within);
-        let later = self.load.as_ref().map(|load| &load.buckets).filter(|later| !later.is_empty());
+        let later = self.left.load.as_ref().map(|load| &load.buckets).filter(|later| !later.is_empty());
         if elsewhere.is_none() && within.is_none() && later.is_none() && !self.templates.is_waiting() {
             return self.buckets.counted(&residents);
         }

@@ -324,7 +324,7 @@ impl<const W: usize> Core<W> {
         if let Some(entry) = found.held {
             *self.tiers.held.since(entry) = crate::held::Since::now(Charge::NONE);
         }
-        if let Some(load) = &mut self.load {
+        if let Some(load) = &mut self.left.load {
             load.behind.states.get_mut(found.id).begin(Charge::NONE);
         }
         let at = Position::new(state.greatest_full, &state.greatest).max(&found.position);
