@@ -241,8 +241,16 @@ impl Pipeline {
         }
     }
 
-    /// Hands a batch over, in exchange for an empty one. Where there is no room, helps until there is.
-    pub(crate) fn submit(&self, slot: u32, batch: &mut Batch, bucket: Bucket, analyse: impl Fn(&Job)) {
+    /// Hands a batch over, in exchange for an empty one. Where there is no room, helps until there is, and, where there is nothing
+    /// to analyse, has what others left `behind` worked off; that says whether there was any.
+    pub(crate) fn submit(
+        &self,
+        slot: u32,
+        batch: &mut Batch,
+        bucket: Bucket,
+        analyse: impl Fn(&Job),
+        behind: impl Fn() -> bool,
+    ) {
         let empty = self.spare.pop().unwrap_or_default();
         let batch = std::mem::replace(batch, empty);
         let digests = (0..self.parts).map(|_| OnceLock::new()).collect();
@@ -253,7 +261,7 @@ impl Pipeline {
                 return;
             }
             item = back;
-            if !self.step(Some(slot), &analyse) {
+            if !self.step(Some(slot), &analyse) && !behind() {
                 self.wait_for_room();
             }
         }
@@ -281,12 +289,21 @@ impl Pipeline {
 
     /// What a helper does until the pipeline is closed. `rested` is called when there was nothing to do for `time`; it says
     /// whether to go on.
-    pub(crate) fn help(&self, time: Duration, analyse: impl Fn(&Job), rested: impl Fn() -> bool) {
+    pub(crate) fn help(
+        &self,
+        time: Duration,
+        analyse: impl Fn(&Job),
+        behind: impl Fn() -> bool,
+        rested: impl Fn() -> bool,
+    ) {
         let mut finished = None;
         while !self.closed() {
             if let Some(job) = self.next(finished.take(), None) {
                 analyse(&job);
                 finished = Some(job);
+                continue;
+            }
+            if behind() {
                 continue;
             }
             let schedule = self.schedule();
@@ -380,10 +397,10 @@ impl Pipeline {
 
     /// Helps until everything that was handed over is analysed. Gives up, and says so, when nothing went on for `patience`
     /// or the pipeline was closed.
-    pub(crate) fn settle(&self, patience: Duration, analyse: impl Fn(&Job)) -> bool {
+    pub(crate) fn settle(&self, patience: Duration, analyse: impl Fn(&Job), behind: impl Fn() -> bool) -> bool {
         let (mut steps, mut since) = (0, Instant::now());
         while !self.closed() {
-            if self.step(None, &analyse) {
+            if self.step(None, &analyse) || behind() {
                 continue;
             }
             let schedule = self.schedule();

@@ -14,12 +14,12 @@ use crate::directory::Directory;
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work, is_common};
 use crate::references::Scratch;
-use crate::stacks::{Digesters, Spare, Stacks};
+use crate::stacks::{Behind, Digesters, Spare, Stacks};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
 use crate::tracker::Tracker;
 use crate::{Batch, Sample};
 use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
-use bf_stack::{Bucket, Digest, Instructions, Limits, Within};
+use bf_stack::{Bucket, Deferred, Digest, Instructions, Limits, Within};
 use crossbeam_queue::ArrayQueue;
 use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -117,11 +117,33 @@ pub(crate) struct Owner {
     turn: Mutex<()>,
     /// All line sizes together, or one part for each.
     parts: Vec<Mutex<Stacks>>,
+    /// What each left behind; locked after it.
+    behind: Vec<Mutex<Behind>>,
 }
 
 impl Owner {
+    fn new(parts: Vec<Mutex<Stacks>>) -> Arc<Self> {
+        let behind = parts.iter().map(|_| Mutex::default()).collect();
+        Arc::new(Self { turn: Mutex::new(()), parts, behind })
+    }
+
     pub(crate) fn parts(&self) -> usize {
         self.parts.len()
+    }
+
+    /// Has nothing left behind of a part, whose stacks are locked; whether that was so before it was `given_up`.
+    fn settle(&self, part: usize, stacks: &mut Stacks, given_up: impl Fn() -> bool) -> bool {
+        while let Some(mut behind) = try_until(&self.behind[part], |_| given_up()) {
+            if let Some(taken) = behind.take_all() {
+                return stacks.settle(taken);
+            }
+            drop(behind);
+            if given_up() {
+                break;
+            }
+            sleep(NAP);
+        }
+        false
     }
 }
 
@@ -279,8 +301,10 @@ impl Session {
         let mut parts: Vec<_> = self.parts.iter().map(Stacks::new).collect();
         if slot > 0 {
             parts.iter_mut().for_each(Stacks::share);
+        } else if self.pipeline.get().is_some() {
+            parts.iter_mut().for_each(Stacks::defer);
         }
-        let owner = Arc::new(Owner { turn: Mutex::new(()), parts: parts.into_iter().map(Mutex::new).collect() });
+        let owner = Owner::new(parts.into_iter().map(Mutex::new).collect());
         if let Some(pipeline) = self.pipeline.get() {
             pipeline.add(Some(slot), &owner);
         }
@@ -291,12 +315,16 @@ impl Session {
     fn begin_global(&self, only: &Owner) {
         let Some(_turn) = self.lock(&only.turn) else { return };
         self.absorb(only, || self.closed.load(Ordering::Acquire));
-        let copy = |part: &Mutex<Stacks>| self.lock(part).map(|stacks| Mutex::new(stacks.clone()));
-        let Some(parts) = only.parts.iter().map(copy).collect() else { return };
+        let copy = |part: usize| {
+            let mut stacks = self.lock(&only.parts[part])?;
+            let settled = only.settle(part, &mut stacks, || self.closed.load(Ordering::Acquire));
+            settled.then(|| Mutex::new(stacks.clone()))
+        };
+        let Some(parts) = (0..only.parts.len()).map(copy).collect() else { return };
         if self.config.sample.is_none() {
             self.begin_sharing(only);
         }
-        let global = Arc::new(Owner { turn: Mutex::new(()), parts });
+        let global = Owner::new(parts);
         if let Some(pipeline) = self.pipeline.get() {
             pipeline.add(None, &global);
         }
@@ -323,6 +351,9 @@ impl Session {
     pub fn pipelined(&self) {
         let Some(slots) = self.lock(&self.slots) else { return };
         let pipeline = Pipeline::new(self.parts.len(), self.config.sample.is_none(), Arc::clone(&self.spare));
+        for stacks in slots.owners.iter().chain(self.global.get()).flat_map(|owner| &owner.parts) {
+            self.lock(stacks).into_iter().for_each(|mut stacks| stacks.defer());
+        }
         (0..).zip(&slots.owners).for_each(|(slot, owner)| pipeline.add(Some(slot), owner));
         self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
         // If there is one, it stays.
@@ -422,8 +453,50 @@ impl Session {
 
     /// Feeds digests of a batch; whether all of it was taken.
     fn feed_digests(&self, owner: &Owner, part: usize, digests: &[Digest], bucket: Bucket) -> bool {
-        let stacks = self.lock(&owner.parts[part]);
-        stacks.is_some_and(|mut stacks| stacks.feed_digests(digests, bucket, self.full))
+        let stacks = self.lock_to_feed(owner, part);
+        stacks.is_some_and(|mut stacks| {
+            let all = stacks.feed_digests(digests, bucket, self.full);
+            self.leave(owner, part, &mut stacks);
+            all
+        })
+    }
+
+    /// Takes the stacks of a part once they have not left too much behind.
+    fn lock_to_feed<'a>(&self, owner: &'a Owner, part: usize) -> Option<MutexGuard<'a, Stacks>> {
+        while self.lock(&owner.behind[part])?.works() > WAITING {
+            if !self.work_off(owner, part) {
+                sleep(NAP);
+            }
+        }
+        self.lock(&owner.parts[part])
+    }
+
+    /// Stacks were fed: what they left behind is for whoever has time.
+    fn leave(&self, owner: &Owner, part: usize, stacks: &mut Stacks) {
+        let left = stacks.take_deferred();
+        if left.is_empty() {
+            owner.settle(part, stacks, || self.closed.load(Ordering::Acquire));
+        } else if let Some(mut behind) = self.lock(&owner.behind[part]) {
+            behind.add(left);
+        }
+    }
+
+    /// Works off what the stacks of a part left behind; whether there was any that nobody works off.
+    fn work_off(&self, owner: &Owner, part: usize) -> bool {
+        let taken = self.lock(&owner.behind[part]).and_then(|mut behind| behind.take());
+        let Some(mut taken) = taken else { return false };
+        taken.iter_mut().for_each(Deferred::work_off);
+        self.lock(&owner.behind[part]).is_some_and(|mut behind| {
+            behind.give_back(taken);
+            true
+        })
+    }
+
+    /// Does so for those stacks that may have left something behind; whether any did.
+    fn work_behind(&self) -> bool {
+        let first = || self.lock(&self.slots)?.owners.first().cloned();
+        let owner = self.global.get().cloned().or_else(first);
+        owner.is_some_and(|owner| (0..self.parts.len()).any(|part| self.work_off(&owner, part)))
     }
 
     fn count(&self, batch: &Batch, bucket: Bucket, skipped: u64) {
@@ -520,8 +593,9 @@ impl Session {
     ) -> Option<Taken> {
         let common = if self.parts.len() > 1 { common.get(part..=part).unwrap_or_default() } else { common };
         if !is_common(common) {
-            let mut stacks = self.lock(&owner.parts[part])?;
+            let mut stacks = self.lock_to_feed(owner, part)?;
             let all = stacks.feed(batch, bucket, &self.parts[part], self.full);
+            self.leave(owner, part, &mut stacks);
             return Some(Taken { all, digests: stacks.take_digests(&self.spare) });
         }
         let slots = self.lock(&self.slots)?;
@@ -582,7 +656,7 @@ impl Session {
     pub fn hand_over(&self, slot: u32, batch: &mut Batch, bucket: Bucket) {
         match self.pipeline.get() {
             Some(pipeline) if self.config.order == Order::Time => {
-                pipeline.submit(slot, batch, bucket, |job| self.work_on(job))
+                pipeline.submit(slot, batch, bucket, |job| self.work_on(job), || self.work_behind())
             }
             _ => self.feed(slot, batch, bucket),
         }
@@ -593,7 +667,7 @@ impl Session {
     /// for `time`, says that it should end.
     pub fn help(&self, time: Duration, rested: impl Fn() -> bool) {
         if let Some(pipeline) = self.pipeline.get() {
-            pipeline.help(time, |job| self.work_on(job), rested);
+            pipeline.help(time, |job| self.work_on(job), || self.work_behind(), rested);
         }
     }
 
@@ -602,7 +676,9 @@ impl Session {
         let mut kept = self.lock(&self.kept).map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default();
         kept.sort_by_key(|&(slot, ..)| slot);
         kept.iter().for_each(|(slot, batch, bucket)| self.feed_now(*slot, batch, *bucket));
-        self.pipeline.get().is_none_or(|pipeline| pipeline.settle(patience, |job| self.work_on(job)))
+        self.pipeline
+            .get()
+            .is_none_or(|pipeline| pipeline.settle(patience, |job| self.work_on(job), || self.work_behind()))
     }
 
     /// The histograms so far, with the end-of-run parts computed as if the run ended now; feeding may go on. What was handed
@@ -685,16 +761,18 @@ impl Snapshot {
         within: &mut [Option<Within>],
         patience: Duration,
     ) -> bool {
-        let mut used = false;
+        let (mut used, begin) = (false, Instant::now());
         for (part, stacks) in owner.parts.iter().enumerate() {
-            match lock_for(stacks, patience) {
-                // A part is one line size, or there is one part.
-                Some(stacks) => {
-                    used |= stacks.used;
-                    stacks.add_to(name, part, self, within);
-                }
-                None => self.missing += 1,
-            }
+            let settled =
+                |stacks: &mut MutexGuard<'_, Stacks>| owner.settle(part, stacks, || begin.elapsed() > patience);
+            let Some(stacks) = lock_for(stacks, patience).and_then(|mut stacks| settled(&mut stacks).then_some(stacks))
+            else {
+                self.missing += 1;
+                continue;
+            };
+            used |= stacks.used;
+            // A part is one line size, or there is one part.
+            stacks.add_to(name, part, self, within);
         }
         used
     }
@@ -703,6 +781,9 @@ impl Snapshot {
 /// How often whoever waits looks before it sleeps, and for how long then.
 const SPINS: u32 = 100;
 const NAP: Duration = Duration::from_micros(20);
+
+/// Batches of references that stacks may leave behind before they are fed again.
+const WAITING: usize = 16;
 
 /// In [`Session::feeding`]: one batch is fed with all stacks at hand.
 const ALONE: u32 = u32::MAX;

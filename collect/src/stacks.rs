@@ -6,7 +6,7 @@ use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
-use bf_stack::{Chunk, Counted, Digest, Digester, Engine, Found, Stack, Within};
+use bf_stack::{Chunk, Counted, Deferred, Digest, Digester, Engine, Found, Stack, Within};
 use crossbeam_queue::ArrayQueue;
 
 /// What is kept of one line size.
@@ -124,14 +124,38 @@ impl Stacks {
         all
     }
 
+    /// From now on it leaves half of the work behind, where other slots' stores take no lines away.
+    pub(crate) fn defer(&mut self) {
+        self.whole().for_each(Stack::defer);
+    }
+
+    /// What it left behind since the last time; empty if it leaves nothing behind.
+    pub(crate) fn take_deferred(&mut self) -> Vec<Deferred> {
+        if self.whole().all(|stack| stack.defers()) {
+            self.whole().map(Stack::take_deferred).collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Takes back all that was taken, and does what is left to do; whether that is all there is.
+    pub(crate) fn settle(&mut self, taken: Vec<Deferred>) -> bool {
+        self.whole().zip(taken).for_each(|(stack, deferred)| stack.put_back(deferred));
+        let mut all = true;
+        self.whole().for_each(|stack| all &= stack.settle());
+        all
+    }
+
+    fn whole(&mut self) -> impl Iterator<Item = &mut Stack> {
+        self.kept.iter_mut().filter_map(|kept| match kept {
+            Kept::Whole(stack) => Some(&mut **stack),
+            Kept::Sampled(_) => None,
+        })
+    }
+
     /// From now on other slots' stores take lines away.
     pub(crate) fn share(&mut self) {
-        for kept in &mut self.kept {
-            match kept {
-                Kept::Whole(stack) => stack.share(),
-                Kept::Sampled(_) => {}
-            }
-        }
+        self.whole().for_each(Stack::share);
     }
 
     /// Enters all lines that were ever referenced, by the line sizes from the first of `directories` on.
@@ -216,6 +240,50 @@ impl Stacks {
                 }
             }
         }
+    }
+}
+
+/// What the stacks of one part left behind, by line size, worked off by whoever has time.
+#[derive(Debug, Default)]
+pub(crate) struct Behind {
+    each: Vec<Deferred>,
+    /// Whether somebody works it off.
+    away: bool,
+}
+
+impl Behind {
+    /// Batches of references that wait.
+    pub(crate) fn works(&self) -> usize {
+        self.each.iter().map(Deferred::works).max().unwrap_or(0)
+    }
+
+    /// What came after it.
+    pub(crate) fn add(&mut self, later: Vec<Deferred>) {
+        if self.each.is_empty() {
+            self.each = later;
+        } else {
+            self.each.iter_mut().zip(later).for_each(|(each, later)| each.add(later));
+        }
+    }
+
+    /// What is to be done, to be given back; `None` if nothing is, or somebody does it.
+    pub(crate) fn take(&mut self) -> Option<Vec<Deferred>> {
+        if self.away || self.works() == 0 {
+            return None;
+        }
+        self.away = true;
+        Some(std::mem::take(&mut self.each))
+    }
+
+    pub(crate) fn give_back(&mut self, done: Vec<Deferred>) {
+        let later = std::mem::replace(&mut self.each, done);
+        self.add(later);
+        self.away = false;
+    }
+
+    /// All of it, for the stacks; `None` if somebody works some of it off.
+    pub(crate) fn take_all(&mut self) -> Option<Vec<Deferred>> {
+        (!self.away).then(|| std::mem::take(&mut self.each))
     }
 }
 

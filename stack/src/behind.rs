@@ -378,14 +378,19 @@ impl Stack {
         of_width!(&mut self.core, core => core.deferred = core.sharing.is_none());
     }
 
-    /// What it left behind since the last time; `None` if it leaves nothing behind, or rather should [`Stack::settle`].
-    pub fn take_deferred(&mut self) -> Option<Deferred> {
+    /// Whether it leaves anything behind: where it does not, or not any more, all that was taken has to come back.
+    #[must_use]
+    pub fn defers(&self) -> bool {
+        of_width!(&self.core, core => core.deferred && !core.older.late(SLACK))
+    }
+
+    /// What it left behind since the last time.
+    pub fn take_deferred(&mut self) -> Deferred {
         let left = match &mut self.core {
-            Width::Usual(core) if core.deferred && !core.older.late(SLACK) => Lefts::Usual(core.take_left()),
-            Width::Wide(core) if core.deferred && !core.older.late(SLACK) => Lefts::Wide(core.take_left()),
-            _ => return None,
+            Width::Usual(core) => Lefts::Usual(core.take_left()),
+            Width::Wide(core) => Lefts::Wide(core.take_left()),
         };
-        Some(Deferred { left, instructions: self.instructions })
+        Deferred { left, instructions: self.instructions }
     }
 
     /// All that was taken and not given back before comes back.

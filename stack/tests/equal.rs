@@ -252,9 +252,9 @@ proptest! {
             plain.feed_chunk(chunk, Bucket(*bucket));
             match step {
                 0 => {}
-                1 => match (&mut taken, fast.take_deferred()) {
-                    (Some(taken), Some(more)) => taken.add(more),
-                    (taken, more) => *taken = taken.take().or(more),
+                1 => match &mut taken {
+                    Some(taken) => taken.add(fast.take_deferred()),
+                    None => taken = Some(fast.take_deferred()),
                 },
                 2 => taken.iter_mut().for_each(Deferred::work_off),
                 _ => {
