@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// One batch in so many is worked off ahead whether or not that is known to pay.
 const PROBE: u64 = 16;
 /// It pays if a batch has so many accesses for each line that its digest leaves to the lane.
-const PAYS: u64 = 3;
+const PAYS: u64 = 3000;
 
 /// A batch on its way.
 #[derive(Debug)]
@@ -268,6 +268,17 @@ impl Pipeline {
         // Either this sees that a helper is about to sleep, or that helper sees the batch.
         fence(Ordering::SeqCst);
         if self.idle.load(Ordering::Relaxed) > 0 {
+            drop(self.schedule());
+            self.work.notify_one();
+        }
+    }
+
+    /// Something was left behind: there is work for one more.
+    pub(crate) fn left(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            drop(self.schedule());
+            self.progress.notify_one();
+        } else if self.idle.load(Ordering::Relaxed) > 0 {
             drop(self.schedule());
             self.work.notify_one();
         }

@@ -478,6 +478,8 @@ impl Session {
             owner.settle(part, stacks, || self.closed.load(Ordering::Acquire));
         } else if let Some(mut behind) = self.lock(&owner.behind[part]) {
             behind.add(left);
+            drop(behind);
+            self.pipeline.get().into_iter().for_each(Pipeline::left);
         }
     }
 
@@ -783,7 +785,7 @@ const SPINS: u32 = 100;
 const NAP: Duration = Duration::from_micros(20);
 
 /// Batches of references that stacks may leave behind before they are fed again.
-const WAITING: usize = 16;
+const WAITING: usize = 24;
 
 /// In [`Session::feeding`]: one batch is fed with all stacks at hand.
 const ALONE: u32 = u32::MAX;
