@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// One batch in so many is worked off ahead whether or not that is known to pay.
 const PROBE: u64 = 16;
 /// It pays if a batch has so many accesses for each line that its digest leaves to the lane.
-const PAYS: u64 = 3000;
+const PAYS: u64 = 6;
 
 /// A batch on its way.
 #[derive(Debug)]

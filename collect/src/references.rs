@@ -24,7 +24,7 @@ const SHORT: u64 = 4;
 const LEAST: u64 = 1 << 16;
 const FAR: u64 = 1 << 62;
 /// Uses of templates in a chunk.
-const USES: usize = 512;
+const USES: usize = 64;
 
 /// Memory to work in.
 #[derive(Clone, Debug, Default)]

@@ -19,7 +19,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Orde
 use crate::tracker::Tracker;
 use crate::{Batch, Sample};
 use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
-use bf_stack::{Bucket, Deferred, Digest, Instructions, Limits, Within};
+use bf_stack::{Bucket, Deferred, Digest, Instructions, Limits, Stack, Within};
 use crossbeam_queue::ArrayQueue;
 use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -424,7 +424,7 @@ impl Session {
     /// Feeds a batch to the global stacks where lines are sampled.
     fn feed_sampled(&self, global: &Owner, part: usize, batch: &Batch, bucket: Bucket) {
         if let Some(mut stacks) = self.lock(&global.parts[part]) {
-            stacks.feed(batch, bucket, &self.parts[part], self.full);
+            stacks.feed(batch, bucket, &self.parts[part], self.full, |_, _| {});
         }
     }
 
@@ -453,33 +453,38 @@ impl Session {
 
     /// Feeds digests of a batch; whether all of it was taken.
     fn feed_digests(&self, owner: &Owner, part: usize, digests: &[Digest], bucket: Bucket) -> bool {
-        let stacks = self.lock_to_feed(owner, part);
-        stacks.is_some_and(|mut stacks| {
-            let all = stacks.feed_digests(digests, bucket, self.full);
-            self.leave(owner, part, &mut stacks);
+        self.lock(&owner.parts[part]).is_some_and(|mut stacks| {
+            let all = stacks.feed_digests(digests, bucket, self.full, self.leave(owner, part));
+            self.settle_late(owner, part, &mut stacks);
             all
         })
     }
 
-    /// Takes the stacks of a part once they have not left too much behind.
-    fn lock_to_feed<'a>(&self, owner: &'a Owner, part: usize) -> Option<MutexGuard<'a, Stacks>> {
-        while self.lock(&owner.behind[part])?.works() > WAITING {
-            if !self.work_off(owner, part) {
-                sleep(NAP);
+    /// What is to be done with what the stacks of a part left behind, for [`Stacks::feed`]: it is for whoever has time, and if it
+    /// is too much, for the caller.
+    fn leave<'a>(&'a self, owner: &'a Owner, part: usize) -> impl Fn(usize, &mut Stack) + 'a {
+        move |index, stack| {
+            if !stack.defers() {
+                return;
             }
-        }
-        self.lock(&owner.parts[part])
-    }
-
-    /// Stacks were fed: what they left behind is for whoever has time.
-    fn leave(&self, owner: &Owner, part: usize, stacks: &mut Stacks) {
-        let left = stacks.take_deferred();
-        if left.is_empty() {
-            owner.settle(part, stacks, || self.closed.load(Ordering::Acquire));
-        } else if let Some(mut behind) = self.lock(&owner.behind[part]) {
-            behind.add(left);
+            let Some(mut behind) = self.lock(&owner.behind[part]) else { return };
+            behind.add(index, stack.take_deferred());
+            let mut many = behind.works() > WAITING;
             drop(behind);
             self.pipeline.get().into_iter().for_each(Pipeline::left);
+            while many {
+                if !self.work_off(owner, part) {
+                    sleep(NAP);
+                }
+                many = self.lock(&owner.behind[part]).is_some_and(|behind| behind.works() > WAITING);
+            }
+        }
+    }
+
+    /// Stacks were fed that do not leave anything behind, or will not any more.
+    fn settle_late(&self, owner: &Owner, part: usize, stacks: &mut Stacks) {
+        if !stacks.defers() {
+            owner.settle(part, stacks, || self.closed.load(Ordering::Acquire));
         }
     }
 
@@ -487,7 +492,7 @@ impl Session {
     fn work_off(&self, owner: &Owner, part: usize) -> bool {
         let taken = self.lock(&owner.behind[part]).and_then(|mut behind| behind.take());
         let Some(mut taken) = taken else { return false };
-        taken.iter_mut().for_each(Deferred::work_off);
+        taken.iter_mut().flatten().for_each(Deferred::work_off);
         self.lock(&owner.behind[part]).is_some_and(|mut behind| {
             behind.give_back(taken);
             true
@@ -595,9 +600,9 @@ impl Session {
     ) -> Option<Taken> {
         let common = if self.parts.len() > 1 { common.get(part..=part).unwrap_or_default() } else { common };
         if !is_common(common) {
-            let mut stacks = self.lock_to_feed(owner, part)?;
-            let all = stacks.feed(batch, bucket, &self.parts[part], self.full);
-            self.leave(owner, part, &mut stacks);
+            let mut stacks = self.lock(&owner.parts[part])?;
+            let all = stacks.feed(batch, bucket, &self.parts[part], self.full, self.leave(owner, part));
+            self.settle_late(owner, part, &mut stacks);
             return Some(Taken { all, digests: stacks.take_digests(&self.spare) });
         }
         let slots = self.lock(&self.slots)?;
@@ -785,7 +790,7 @@ const SPINS: u32 = 100;
 const NAP: Duration = Duration::from_micros(20);
 
 /// Batches of references that stacks may leave behind before they are fed again.
-const WAITING: usize = 24;
+const WAITING: usize = 8;
 
 /// In [`Session::feeding`]: one batch is fed with all stacks at hand.
 const ALONE: u32 = u32::MAX;
@@ -852,7 +857,7 @@ mod tests {
     use super::*;
     use crate::convert;
     use bf_profile::{Coherence, Owner};
-    use bf_stack::{Chunk, Reference, Stack};
+    use bf_stack::{Chunk, Reference};
 
     const PATIENCE: Duration = Duration::from_secs(10);
 

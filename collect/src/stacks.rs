@@ -24,6 +24,8 @@ struct Limited<'a, T> {
     full: fn() -> bool,
     /// Whether all of it was taken.
     all: &'a mut bool,
+    /// Called after each chunk.
+    after: &'a dyn Fn(&mut T),
 }
 
 impl<T: Take> Take for Limited<'_, T> {
@@ -32,6 +34,7 @@ impl<T: Take> Take for Limited<'_, T> {
             *self.all = false;
         } else {
             self.take.feed(chunk);
+            (self.after)(&mut self.take);
         }
     }
 
@@ -71,19 +74,29 @@ impl Stacks {
         Self { kept: kept.collect(), scratch: Scratch::default(), used: false }
     }
 
-    /// Takes a batch; what comes when memory is `full` is left out. Whether all of it was taken.
-    pub(crate) fn feed(&mut self, batch: &Batch, bucket: Bucket, config: &Config, full: fn() -> bool) -> bool {
+    /// Takes a batch; what comes when memory is `full` is left out. Whether all of it was taken. `leave`, with the number of the
+    /// line size, may take what stacks left behind.
+    pub(crate) fn feed(
+        &mut self,
+        batch: &Batch,
+        bucket: Bucket,
+        config: &Config,
+        full: fn() -> bool,
+        leave: impl Fn(usize, &mut Stack),
+    ) -> bool {
         self.used |= batch.accesses() > 0;
         let mut all = true;
-        for (kept, line_bytes) in self.kept.iter_mut().zip(&config.line_sizes) {
+        for (index, (kept, line_bytes)) in self.kept.iter_mut().zip(&config.line_sizes).enumerate() {
             let (shift, scratch, all) = (line_bytes.ilog2(), &mut self.scratch, &mut all);
             match kept {
                 Kept::Whole(stack) => {
-                    let take = Limited { take: (&mut **stack, bucket), full, all };
+                    let after = &|take: &mut (&mut Stack, Bucket)| leave(index, take.0);
+                    let take = Limited { take: (&mut **stack, bucket), full, all, after };
                     batch.references_to(shift, config.by_item, scratch, take);
                 }
                 Kept::Sampled(sampled) => {
-                    let take = Limited { take: |chunk: Chunk<'_>| sampled.feed(chunk, bucket), full, all };
+                    let feed = |chunk: Chunk<'_>| sampled.feed(chunk, bucket);
+                    let take = Limited { take: feed, full, all, after: &|_| {} };
                     batch.references_to(shift, config.by_item, scratch, take);
                 }
             }
@@ -111,13 +124,22 @@ impl Stacks {
 
     /// As [`Stacks::feed`], of a batch that its slot, or somebody for it, has analysed; not where lines are sampled. Whether it
     /// was taken.
-    pub(crate) fn feed_digests(&mut self, digests: &[Digest], bucket: Bucket, full: fn() -> bool) -> bool {
+    pub(crate) fn feed_digests(
+        &mut self,
+        digests: &[Digest],
+        bucket: Bucket,
+        full: fn() -> bool,
+        leave: impl Fn(usize, &mut Stack),
+    ) -> bool {
         self.used |= digests.iter().any(|digest| digest.firsts() > 0);
         let mut all = true;
-        for (kept, digest) in self.kept.iter_mut().zip(digests) {
+        for (index, (kept, digest)) in self.kept.iter_mut().zip(digests).enumerate() {
             match kept {
                 Kept::Whole(_) if full() => all = false,
-                Kept::Whole(stack) => stack.feed_digest(digest, bucket),
+                Kept::Whole(stack) => {
+                    stack.feed_digest(digest, bucket);
+                    leave(index, stack);
+                }
                 Kept::Sampled(_) => {}
             }
         }
@@ -129,20 +151,19 @@ impl Stacks {
         self.whole().for_each(Stack::defer);
     }
 
-    /// What it left behind since the last time; empty if it leaves nothing behind.
-    pub(crate) fn take_deferred(&mut self) -> Vec<Deferred> {
-        if self.whole().all(|stack| stack.defers()) {
-            self.whole().map(Stack::take_deferred).collect()
-        } else {
-            Vec::new()
-        }
+    /// Whether all of them leave something behind.
+    pub(crate) fn defers(&mut self) -> bool {
+        self.whole().all(|stack| stack.defers())
     }
 
-    /// Takes back all that was taken, and does what is left to do; whether that is all there is.
-    pub(crate) fn settle(&mut self, taken: Vec<Deferred>) -> bool {
-        self.whole().zip(taken).for_each(|(stack, deferred)| stack.put_back(deferred));
+    /// Takes back all that was taken, by line size, and does what is left to do; whether that is all there is.
+    pub(crate) fn settle(&mut self, taken: Vec<Option<Deferred>>) -> bool {
+        let mut taken = taken.into_iter();
         let mut all = true;
-        self.whole().for_each(|stack| all &= stack.settle());
+        for stack in self.whole() {
+            taken.next().flatten().into_iter().for_each(|deferred| stack.put_back(deferred));
+            all &= stack.settle();
+        }
         all
     }
 
@@ -246,7 +267,7 @@ impl Stacks {
 /// What the stacks of one part left behind, by line size, worked off by whoever has time.
 #[derive(Debug, Default)]
 pub(crate) struct Behind {
-    each: Vec<Deferred>,
+    each: Vec<Option<Deferred>>,
     /// Whether somebody works it off.
     away: bool,
 }
@@ -254,20 +275,22 @@ pub(crate) struct Behind {
 impl Behind {
     /// Batches of references that wait.
     pub(crate) fn works(&self) -> usize {
-        self.each.iter().map(Deferred::works).max().unwrap_or(0)
+        self.each.iter().flatten().map(Deferred::works).sum()
     }
 
     /// What came after it.
-    pub(crate) fn add(&mut self, later: Vec<Deferred>) {
-        if self.each.is_empty() {
-            self.each = later;
-        } else {
-            self.each.iter_mut().zip(later).for_each(|(each, later)| each.add(later));
+    pub(crate) fn add(&mut self, index: usize, later: Deferred) {
+        if self.each.len() <= index {
+            self.each.resize_with(index + 1, || None);
+        }
+        match &mut self.each[index] {
+            Some(deferred) => deferred.add(later),
+            none => *none = Some(later),
         }
     }
 
     /// What is to be done, to be given back; `None` if nothing is, or somebody does it.
-    pub(crate) fn take(&mut self) -> Option<Vec<Deferred>> {
+    pub(crate) fn take(&mut self) -> Option<Vec<Option<Deferred>>> {
         if self.away || self.works() == 0 {
             return None;
         }
@@ -275,14 +298,16 @@ impl Behind {
         Some(std::mem::take(&mut self.each))
     }
 
-    pub(crate) fn give_back(&mut self, done: Vec<Deferred>) {
+    pub(crate) fn give_back(&mut self, done: Vec<Option<Deferred>>) {
         let later = std::mem::replace(&mut self.each, done);
-        self.add(later);
+        for (index, later) in later.into_iter().enumerate() {
+            later.into_iter().for_each(|later| self.add(index, later));
+        }
         self.away = false;
     }
 
     /// All of it, for the stacks; `None` if somebody works some of it off.
-    pub(crate) fn take_all(&mut self) -> Option<Vec<Deferred>> {
+    pub(crate) fn take_all(&mut self) -> Option<Vec<Option<Deferred>>> {
         (!self.away).then(|| std::mem::take(&mut self.each))
     }
 }

@@ -10,6 +10,7 @@
 
 use crate::counts::{Buckets, Counts};
 use crate::engine::{Core, Stack, Width, of_width};
+use crate::held::Since;
 use crate::item::Charge;
 use crate::lines::{Id, REGION, REGION_BITS};
 use crate::older::Move;
@@ -19,6 +20,7 @@ use crate::sets::Sets;
 use crate::sharing::Sharing;
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::Outcome;
+use crate::top::NONE;
 use crate::{Bucket, Limits};
 use std::collections::VecDeque;
 
@@ -63,6 +65,13 @@ pub(crate) struct State<const W: usize> {
     pub(crate) greatest_full: u32,
     /// Where its last store was counted.
     pub(crate) dirty: Charge,
+}
+
+impl<const W: usize> From<Since<W>> for State<W> {
+    #[inline(always)]
+    fn from(since: Since<W>) -> Self {
+        Self { greatest: since.greatest, greatest_full: since.full, dirty: since.stored }
+    }
 }
 
 impl<const W: usize> State<W> {
@@ -180,12 +189,12 @@ impl<const W: usize> Behind<W> {
                 self.close::<V>(close, *bucket, buckets, counts.as_deref_mut());
                 closed += 1;
             }
-            if let Some((_, since)) = &fetch.gone {
-                let state = self.states.get_mut(gone);
-                if since.stored == Charge::NONE {
-                    state.raise::<V>(since.full, &since.greatest);
+            if fetch.gone != NONE {
+                let (state, since) = (self.states.get_mut(gone), &fetch.since);
+                if since.dirty == Charge::NONE {
+                    state.raise::<V>(since.greatest_full, &since.greatest);
                 } else {
-                    *state = State { greatest: since.greatest, greatest_full: since.full, dirty: since.stored };
+                    *state = *since;
                 }
             }
             let (weight, store) = (u64::from(fetch.weight), fetch.flags & STORE != 0);
@@ -226,7 +235,7 @@ impl<const W: usize> Behind<W> {
         counts: Option<&mut Counts<W>>,
     ) {
         let state = self.states.get_mut(close.id);
-        state.raise::<V>(close.since.full, &close.since.greatest);
+        state.raise::<V>(close.since.greatest_full, &close.since.greatest);
         if let Some((charged, item)) = state.dirty.get().filter(|_| state.greatest_full > 0) {
             let counts = if charged == bucket { counts } else { buckets.of(charged) };
             if let Some(counts) = counts {

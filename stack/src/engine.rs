@@ -15,7 +15,7 @@ use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
 use crate::template::Templates;
 use crate::tiers::Tiers;
-use crate::top::Order;
+use crate::top::{NONE, Order};
 use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Limits, Part, Piece, Use};
 
 /// References of one batch, at most.
@@ -532,7 +532,7 @@ impl<const W: usize> Core<W> {
         let Work { moves, fetches, closes, ids, .. } = &mut self.work;
         for fetch in &*fetches {
             let id = self.lines.id(fetch.line).unwrap_or_default();
-            let gone = fetch.gone.map_or(id, |(line, _)| self.lines.id(line).unwrap_or_default());
+            let gone = if fetch.gone == NONE { id } else { self.lines.id(fetch.gone).unwrap_or_default() };
             V::prefetch(self.lines.get(id));
             V::prefetch(self.lines.get(gone));
             ids.push((id, gone));
@@ -544,7 +544,7 @@ impl<const W: usize> Core<W> {
             if let Some(&(next, _)) = ids.get(at + AHEAD) {
                 self.older.prefetch::<V>(&self.lines, next);
             }
-            let down = fetch.gone.is_some().then_some(gone);
+            let down = (fetch.gone != NONE).then_some(gone);
             // Where lines were taken away they were noted before, too, for references of the same batch that ask.
             if let (Some(sharing), Some(gone)) = (&mut self.sharing, down) {
                 sharing.note(gone, fetch.last);

@@ -1,6 +1,6 @@
 //! References on their way through the tiers.
 
-use crate::held::Since;
+use crate::behind::State;
 use crate::holes::Instant;
 use crate::item::Charge;
 use crate::lines::Id;
@@ -56,8 +56,10 @@ pub(crate) struct Fetch<const W: usize> {
     pub(crate) flags: u32,
     /// Which run it is.
     pub(crate) run: u32,
-    /// The line that had to go, and what happened to it.
-    pub(crate) gone: Option<(u64, Since<W>)>,
+    /// The line that had to go; none: [`NONE`].
+    pub(crate) gone: u64,
+    /// What happened to that.
+    pub(crate) since: State<W>,
     /// When that was last referenced, if lines can be taken away.
     pub(crate) last: Instant,
 }
@@ -73,7 +75,7 @@ pub(crate) struct Close<const W: usize> {
     pub(crate) weight: u32,
     /// The last store of the run.
     pub(crate) stored: Charge,
-    pub(crate) since: Since<W>,
+    pub(crate) since: State<W>,
 }
 
 /// Cuts references into runs. What is referenced again while it is on top has distance 0 at every set count, which

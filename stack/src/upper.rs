@@ -1,6 +1,7 @@
 //! A batch of runs through the upper tiers, where most of them end.
 
 use crate::Bucket;
+use crate::behind::State;
 use crate::counts::Counts;
 use crate::digest::{Again, Greatest, Segment};
 use crate::engine::Core;
@@ -11,7 +12,7 @@ use crate::repeats::Kind;
 use crate::runs::{Close, Fetch, LOST, Run, STORE, charge, first, kind};
 use crate::sharing::{Known, Sharing};
 use crate::simd::Vector;
-use crate::top::Order;
+use crate::top::{NONE, Order};
 use std::slice::Iter;
 
 impl<const W: usize> Core<W> {
@@ -38,7 +39,8 @@ impl<const W: usize> Core<W> {
                 let (entry, gone) = self.tiers.enter::<V>(&mut stamps, top, line, since);
                 top = top.push(line, entry);
                 let (flags, run_number) = (flags & 0xffff, index as u32);
-                let mut fetch = Fetch { line, by_set, full, weight, flags, run: run_number, gone, last: 0 };
+                let (gone, since) = gone.map_or((NONE, State::NEW), |(line, since)| (line, since.into()));
+                let mut fetch = Fetch { line, by_set, full, weight, flags, run: run_number, gone, since, last: 0 };
                 if let Some(sharing) = &mut self.sharing {
                     fetch.last = sharing.touch(entry);
                     if !sharing.is_whole() {
@@ -48,7 +50,7 @@ impl<const W: usize> Core<W> {
                 }
                 self.work.fetches.push(fetch);
                 if stored != Charge::NONE {
-                    let (after, since) = (self.work.fetches.len(), Since::now(Charge::NONE));
+                    let (after, since) = (self.work.fetches.len(), State::NEW);
                     self.work.closes.push(Close { after, line: run.line, id: 0, weight: run.weight, stored, since });
                 }
                 if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
@@ -107,7 +109,7 @@ impl<const W: usize> Core<W> {
         match since.stored.get() {
             None => {
                 let after = self.work.fetches.len();
-                self.work.closes.push(Close { after, line, id: 0, weight, stored, since: *since });
+                self.work.closes.push(Close { after, line, id: 0, weight, stored, since: (*since).into() });
             }
             Some(_) if since.full == 0 => {}
             Some((charged, item)) => {
@@ -179,8 +181,8 @@ fn add_holes<V: Vector, const W: usize>(
 /// A line came into the upper tiers: the holes above it count too, and it may have been taken away.
 #[inline(never)]
 fn fetch_shared<const W: usize>(sharing: &mut Sharing<W>, lines: &mut Lines, fetch: &mut Fetch<W>) {
-    if let Some((gone, _)) = fetch.gone {
-        sharing.note(lines.id(gone).unwrap_or_default(), fetch.last);
+    if fetch.gone != NONE {
+        sharing.note(lines.id(fetch.gone).unwrap_or_default(), fetch.last);
     }
     let known = sharing.known(lines.id(fetch.line).unwrap_or_default());
     let found = if let Known::At(last) = known { Some(last) } else { None };
