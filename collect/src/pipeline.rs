@@ -10,7 +10,8 @@
 //!
 //! While there is only one slot there is little that can be done at the same time: then whoever has time makes digests of
 //! batches *ahead* of the lane, in any order, and the lane takes those. Where lines are seldom used twice within a batch
-//! that saves nothing, and the lane takes the batches themselves; one in [`PROBE`] tells when that changes.
+//! that saves nothing, and the lane takes the batches themselves; one in [`PROBE`] tells when that changes. And what the only
+//! slot's stacks, or the global ones, leave *behind* is worked off, in order, by whoever has nothing else to do.
 //!
 //! Concurrency: only [`Schedule`]'s lock orders anything; it is held for a few instructions at a time, and nothing is
 //! allocated under it, so a thread that runs out of memory never leaves it locked. A lane is worked on by whoever set

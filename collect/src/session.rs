@@ -318,7 +318,11 @@ impl Session {
         let copy = |part: usize| {
             let mut stacks = self.lock(&only.parts[part])?;
             let settled = only.settle(part, &mut stacks, || self.closed.load(Ordering::Acquire));
-            settled.then(|| Mutex::new(stacks.clone()))
+            settled.then(|| {
+                let mut global = stacks.clone();
+                global.defer();
+                Mutex::new(global)
+            })
         };
         let Some(parts) = (0..only.parts.len()).map(copy).collect() else { return };
         if self.config.sample.is_none() {
@@ -439,6 +443,7 @@ impl Session {
             // Its own and one more, so that no thread does all the work.
             self.feed_made(global, 2);
         }
+        (0..self.parts.len()).for_each(|part| drop(self.work_off(global, part)));
     }
 
     /// Feeds so much of what waits for the global stacks, at most, by whoever has their turn.
@@ -493,7 +498,9 @@ impl Session {
         let taken = self.lock(&owner.behind[part]).and_then(|mut behind| behind.take());
         let Some(mut taken) = taken else { return false };
         taken.iter_mut().flatten().for_each(Deferred::work_off);
-        self.lock(&owner.behind[part]).is_some_and(|mut behind| {
+        // Whoever closes the session may want it still.
+        let given_up = |tries| tries > PATIENCE && self.closed.load(Ordering::Acquire);
+        try_until(&owner.behind[part], given_up).is_some_and(|mut behind| {
             behind.give_back(taken);
             true
         })
@@ -788,6 +795,9 @@ impl Snapshot {
 /// How often whoever waits looks before it sleeps, and for how long then.
 const SPINS: u32 = 100;
 const NAP: Duration = Duration::from_micros(20);
+
+/// So often a lock is tried that should be free soon.
+const PATIENCE: u32 = 1000;
 
 /// Batches of references that stacks may leave behind before they are fed again.
 const WAITING: usize = 8;

@@ -297,7 +297,7 @@ impl<const W: usize> Left<W> {
 
     /// Works off what waits, unless the load is elsewhere.
     #[inline(always)]
-    fn work_off<V: Vector>(&mut self) {
+    pub(crate) fn work_off<V: Vector>(&mut self) {
         let Some(load) = &mut self.load else { return };
         for mut work in self.works.drain(..) {
             load.work_off::<V>(&mut work);
@@ -384,7 +384,7 @@ impl Stack {
     /// From now on half of the work is left behind, until it is worked off elsewhere ([`Stack::take_deferred`]) or here
     /// ([`Stack::settle`]). Not where lines can be taken away.
     pub fn defer(&mut self) {
-        of_width!(&mut self.core, core => core.deferred = core.sharing.is_none());
+        of_width!(&mut self.core, core => core.deferred = core.sharing.is_none() && !core.older.late(SLACK));
     }
 
     /// Whether it leaves anything behind: where it does not, or not any more, all that was taken has to come back.

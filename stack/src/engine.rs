@@ -456,10 +456,8 @@ impl<const W: usize> Core<W> {
     /// Works off segments, of less than two batches together.
     #[inline(always)]
     fn segments<'a, V: Vector>(&mut self, segments: impl IntoIterator<Item = Segment<'a>>, bucket: Bucket) {
-        if self.older.late(2 * BATCH)
-            && let Some(load) = &mut self.left.load
-        {
-            self.older.restart_clock::<V, W>(&mut self.lines, &mut load.behind.sets);
+        if self.older.late(2 * BATCH) {
+            self.restart_clock::<V>();
         }
         let mut counts = self.buckets.take(bucket);
         let mut within = self.sharing.as_mut().and_then(|sharing| sharing.within.take(bucket));
@@ -494,6 +492,14 @@ impl<const W: usize> Core<W> {
         self.buckets.put(bucket, counts);
         if let Some(sharing) = &mut self.sharing {
             sharing.within.put(bucket, within);
+        }
+    }
+
+    #[cold]
+    fn restart_clock<V: Vector>(&mut self) {
+        self.left.work_off::<V>();
+        if let Some(load) = &mut self.left.load {
+            self.older.restart_clock::<V, W>(&mut self.lines, &mut load.behind.sets);
         }
     }
 

@@ -1,9 +1,10 @@
 //! The fourth tier: all lines older than the recent ones, unbounded.
 //!
 //! Invariant: every line here is older than the other tiers. A line leaves when it is referenced; another comes in,
-//! on top, when the recent tier needs its slot. Both together are a [`Move`]. Moves are collected for a batch of references
-//! and then carried out, first in the `timeline`, which tells the distance with one set, then one set count after the
-//! other in `sets`, which is faster than one move after the other: each set count's loop is short and has no surprises.
+//! on top, when the recent tier needs its slot. Both together are a [`Move`]. Moves are collected for a batch of references:
+//! they are carried out at once in the `timeline`, which tells the distance with one set, and later (`behind`), one set count
+//! after the other, in `sets`, which is faster than one move after the other: each set count's loop is short and has no
+//! surprises.
 
 use crate::lines::{Id, Lines};
 use crate::sets::Sets;
