@@ -443,7 +443,9 @@ impl Session {
             // Its own and one more, so that no thread does all the work.
             self.feed_made(global, 2);
         }
-        (0..self.parts.len()).for_each(|part| drop(self.work_off(global, part)));
+        for part in 0..self.parts.len() {
+            self.work_off(global, part);
+        }
     }
 
     /// Feeds so much of what waits for the global stacks, at most, by whoever has their turn.
