@@ -533,9 +533,9 @@ impl<const W: usize> Buckets<W> {
 
     /// Adds what others counted.
     pub(crate) fn absorb(&mut self, other: &Self) {
-        for (bucket, counts) in (1..).map(Bucket).zip(&other.counts) {
+        for (counts, bucket) in other.counts.iter().zip(1..) {
             if let Some(counts) = counts
-                && let Some(sum) = self.of(bucket)
+                && let Some(sum) = self.of(Bucket(bucket))
             {
                 sum.absorb(counts);
             }

@@ -466,7 +466,9 @@ impl<const W: usize> Core<W> {
         }
         self.reference_older::<V>();
         self.work.bucket = bucket;
+        let nothing = self.work.fetches.is_empty() && self.work.closes.is_empty();
         match &mut self.left.load {
+            _ if nothing => {}
             Some(load) if !self.deferred => {
                 let (sharing, outcomes) = (self.sharing.as_deref_mut(), &mut self.outcomes[..]);
                 let told = Told { sharing, outcomes, outcome_of: &self.outcome_of };

@@ -456,6 +456,19 @@ fn equals_the_plain_walk_on_deep_traces() {
 
 /// Histograms may be asked for while feeding goes on, and asking changes nothing.
 #[test]
+fn every_bucket_can_be_counted_elsewhere() {
+    let (mut stack, mut plain) = (Stack::new(Limits::default()), Plain::new(Limits::default()));
+    stack.defer();
+    for bucket in 1..=Bucket::LAST.0 {
+        let references: Vec<_> = (0..400).map(|line| Reference::new(line, line % 3 == 0)).collect();
+        stack.feed(&references, Bucket(bucket));
+        plain.feed(&references, Bucket(bucket));
+    }
+    assert!(stack.settle());
+    assert_eq!(stack.counted(), plain.counted());
+}
+
+#[test]
 fn templates_are_found_and_used() {
     let rows: Loop =
         (0..20).map(|i| (4, vec![(i, false), (i + 1, false), (i + 4096, false), (i + 8192, true)])).collect();
