@@ -320,7 +320,9 @@ impl Session {
             let settled = only.settle(part, &mut stacks, || self.closed.load(Ordering::Acquire));
             settled.then(|| {
                 let mut global = stacks.clone();
-                global.defer();
+                if self.pipeline.get().is_some() {
+                    global.defer();
+                }
                 Mutex::new(global)
             })
         };
@@ -442,9 +444,6 @@ impl Session {
         if let Some(_turn) = try_until(&global.turn, |_| true) {
             // Its own and one more, so that no thread does all the work.
             self.feed_made(global, 2);
-        }
-        for part in 0..self.parts.len() {
-            self.work_off(global, part);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::held::{Entry, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Lines};
 use crate::newest::NEWEST;
-use crate::older::{Move, Older, Time};
+use crate::older::{Older, Time};
 use crate::runs::{COLD, Run, STORE, first, strip};
 use crate::sharing::Sharing;
 use crate::simd::{self, Instructions, Task, Vector};
@@ -600,11 +600,12 @@ impl<const W: usize> Core<W> {
     /// A line of the older tier goes.
     #[inline(always)]
     pub(crate) fn leave_older<V: Vector>(&mut self, line: u64, id: Id) {
-        let mut moves = Vec::<Move<W>>::new();
-        self.older.step(&mut self.lines, &mut moves, (line, id), None, 0);
+        let moves = &mut self.work.moves;
+        self.older.step(&mut self.lines, moves, (line, id), None, 0);
         if let Some(load) = &mut self.left.load {
-            load.behind.sets.apply::<V, W>(&mut moves);
+            load.behind.sets.apply::<V, W>(moves);
         }
+        moves.clear();
     }
 
     /// The state of a line when it last left the upper tiers.
