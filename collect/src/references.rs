@@ -4,7 +4,7 @@
 
 use crate::batch::{Access, Batch, Record};
 use crate::shape::{Shape, Step, What};
-use bf_stack::{Bucket, Chunk, Digester, Engine as _, Found, Item, Part, Reference, Stack, Use};
+use bf_stack::{Bucket, Chunk, Found, Item, Learns, Part, Reference, Use};
 
 /// References handed to an engine at a time, or a few more: bounds the scratch space whatever the length of a range.
 const CHUNK: usize = 4096;
@@ -42,17 +42,17 @@ pub(crate) trait Take {
     /// Takes a chunk.
     fn feed(&mut self, chunk: Chunk<'_>);
 
-    /// As [`Stack::seeks`].
+    /// As [`Learns::seeks`].
     fn seeks(&mut self) -> bool {
         false
     }
 
-    /// As [`Stack::find`].
+    /// As [`Learns::find`].
     fn find(&mut self, _key: &[u64]) -> Found {
         Found::Never
     }
 
-    /// As [`Stack::learn`].
+    /// As [`Learns::learn`].
     fn learn(&mut self, _key: &[u64], _base: u64, _chunk: Chunk<'_>) {}
 }
 
@@ -62,27 +62,9 @@ impl<F: FnMut(Chunk<'_>)> Take for F {
     }
 }
 
-impl Take for (&mut Stack, Bucket) {
+impl<L: Learns> Take for (&mut L, Bucket) {
     fn feed(&mut self, chunk: Chunk<'_>) {
-        self.0.feed_chunk(chunk, self.1);
-    }
-
-    fn seeks(&mut self) -> bool {
-        self.0.seeks()
-    }
-
-    fn find(&mut self, key: &[u64]) -> Found {
-        self.0.find(key, self.1)
-    }
-
-    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>) {
-        self.0.learn(key, base, chunk, self.1);
-    }
-}
-
-impl Take for (&mut Digester, Bucket) {
-    fn feed(&mut self, chunk: Chunk<'_>) {
-        self.0.feed_chunk(chunk, self.1);
+        self.0.take(chunk, self.1);
     }
 
     fn seeks(&mut self) -> bool {
@@ -223,7 +205,7 @@ impl<T: Take> Writer<'_, T> {
         if shape.steps.is_empty() {
             return;
         }
-        while let Some(stretch) = self.stretch(shape, words, left).filter(|_| self.take.seeks()) {
+        while let Some(stretch) = self.take.seeks().then(|| self.stretch(shape, words, left)).flatten() {
             let base = at(&shape.steps[0], words).0 >> self.shift;
             self.make_key(shape, items, words, stretch.iterations, base);
             let mut times = 1;
@@ -238,10 +220,7 @@ impl<T: Take> Writer<'_, T> {
                     let chunk =
                         Chunk { references: self.references, items: self.items, parts: self.parts, ..Chunk::default() };
                     self.take.learn(self.key, base, chunk);
-                    self.references.clear();
-                    self.items.clear();
-                    self.parts.clear();
-                    (self.divided, self.piece) = (0, 0);
+                    self.forget(self.references.len());
                     continue;
                 }
                 Found::Template(template) => {
@@ -377,6 +356,11 @@ impl<T: Take> Writer<'_, T> {
             let (references, items) = (&self.references[..end], self.items.get(..end).unwrap_or_default());
             self.take.feed(Chunk { references, items, parts: self.parts, uses: self.uses, ..Chunk::default() });
         }
+        self.forget(end);
+    }
+
+    /// Forgets what lies before `end`, which is dealt with.
+    fn forget(&mut self, end: usize) {
         self.references.drain(..end);
         if self.attributed {
             self.items.drain(..end);
@@ -472,6 +456,7 @@ fn at(step: &Step, words: &[u64]) -> (u64, u64, bool) {
 mod tests {
     use super::*;
     use crate::batch::TestShapes;
+    use bf_stack::{Digester, Engine as _, Stack};
     use proptest::prelude::*;
     use std::sync::Arc;
 

@@ -15,10 +15,10 @@ use crate::item::Charge;
 use crate::repeats::Kind;
 use crate::runs::{Run, STORE, charge, first, kind, strip};
 use crate::simd::{self, Instructions, Task, Vector};
-use crate::template::{Count, Templates};
+use crate::template::{Count, Learn, Templates};
 use crate::tiers::Tiers;
 use crate::top::Order;
-use crate::{Bucket, Chunk, Found, Item, Limits, Piece};
+use crate::{Bucket, Chunk, Found, Item, Learns, Limits, Piece};
 
 /// See the module's page.
 #[derive(Clone, Debug)]
@@ -90,24 +90,6 @@ impl Digester {
         }
     }
 
-    /// As [`Stack::seeks`].
-    pub fn seeks(&mut self) -> bool {
-        of_width!(&mut self.core, making => making.templates.wanted())
-    }
-
-    /// As [`Stack::find`].
-    pub fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
-        of_width!(&mut self.core, making => making.templates.find(key, bucket))
-    }
-
-    /// As [`Stack::learn`].
-    pub fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket) {
-        of_width!(&mut self.core, making => {
-            let Making { templates, within, .. } = &mut **making;
-            simd::run(Learn { templates, key: (key, bucket), base, chunk, buckets: within }, self.instructions);
-        });
-    }
-
     /// What a stack needs of what was fed since the last time, all of it in one bucket, for [`Stack::feed_digest`].
     /// In exchange for an empty one.
     pub fn take_digest(&mut self, empty: Digest) -> Digest {
@@ -120,6 +102,27 @@ impl Digester {
             Core::Usual(making) => Of::Usual(making.take_within()),
             Core::Wide(making) => Of::Wide(making.take_within()),
         })
+    }
+}
+
+impl Learns for Digester {
+    fn seeks(&mut self) -> bool {
+        of_width!(&mut self.core, making => making.templates.wanted())
+    }
+
+    fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
+        of_width!(&mut self.core, making => making.templates.find(key, bucket))
+    }
+
+    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket) {
+        of_width!(&mut self.core, making => {
+            let Making { templates, within, .. } = &mut **making;
+            simd::run(Learn { templates, key: (key, bucket), base, chunk, buckets: within }, self.instructions);
+        });
+    }
+
+    fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
+        self.feed_chunk(chunk, bucket);
     }
 }
 
@@ -163,24 +166,6 @@ impl<const W: usize> Task for Feed<'_, '_, W> {
             }
         }
         within.put(self.bucket, counts);
-    }
-}
-
-/// Makes a template.
-pub(crate) struct Learn<'a, const W: usize> {
-    pub(crate) templates: &'a mut Templates<W>,
-    pub(crate) key: (&'a [u64], Bucket),
-    pub(crate) base: u64,
-    pub(crate) chunk: Chunk<'a>,
-    pub(crate) buckets: &'a mut Buckets<W>,
-}
-
-impl<const W: usize> Task for Learn<'_, W> {
-    type Answer = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self) {
-        self.templates.learn::<V>(self.key, self.base, self.chunk, self.buckets);
     }
 }
 

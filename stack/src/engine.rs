@@ -3,7 +3,6 @@
 use crate::behind::{Left, Load, State, Told, Work};
 use crate::counts::{Buckets, Residents};
 use crate::digest::{Digest, LINES, Of, Segment, Within};
-use crate::digester::Learn;
 use crate::held::{Entry, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Lines};
@@ -13,10 +12,10 @@ use crate::runs::{COLD, Run, STORE, first, strip};
 use crate::sharing::Sharing;
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
-use crate::template::Templates;
+use crate::template::{Learn, Templates};
 use crate::tiers::Tiers;
 use crate::top::{NONE, Order};
-use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Limits, Part, Piece, Use};
+use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Use};
 
 /// References of one batch, at most.
 pub(crate) const BATCH: usize = 2048;
@@ -138,29 +137,6 @@ impl Stack {
         }
     }
 
-    /// Whether to look for templates of what comes next. There are none where lines can be taken away, or where ids of lines may
-    /// run out; and where none were found of late it is not always worth while.
-    pub fn seeks(&mut self) -> bool {
-        of_width!(&mut self.core, core => {
-            core.sharing.is_none() && !core.lines.may_run_out(SCARCE) && core.templates.wanted()
-        })
-    }
-
-    /// Looks for a template of references that are known by a key: those with the same key are the same but that all lines
-    /// have moved by the same number. To be asked where [`Stack::seeks`] says so.
-    pub fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
-        of_width!(&mut self.core, core => core.templates.find(key, bucket))
-    }
-
-    /// Makes a template of references, where [`Stack::find`] said [`Found::Again`]; it does not take them. `base`: the line that
-    /// [`Use::base`](crate::Use::base) stands for. Templates that were found before may be gone.
-    pub fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket) {
-        of_width!(&mut self.core, core => {
-            let Core { templates, buckets, .. } = &mut **core;
-            simd::run(Learn { templates, key: (key, bucket), base, chunk, buckets }, self.instructions);
-        });
-    }
-
     /// An empty stack that has room for so many more regions of 1024 lines only, for tests of what happens then.
     #[doc(hidden)]
     #[must_use]
@@ -218,6 +194,30 @@ impl Stack {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         of_width!(&self.core, core => core.dropped)
+    }
+}
+
+impl Learns for Stack {
+    /// Not where lines can be taken away, or where ids of lines may run out.
+    fn seeks(&mut self) -> bool {
+        of_width!(&mut self.core, core => {
+            core.sharing.is_none() && !core.lines.may_run_out(SCARCE) && core.templates.wanted()
+        })
+    }
+
+    fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
+        of_width!(&mut self.core, core => core.templates.find(key, bucket))
+    }
+
+    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket) {
+        of_width!(&mut self.core, core => {
+            let Core { templates, buckets, .. } = &mut **core;
+            simd::run(Learn { templates, key: (key, bucket), base, chunk, buckets }, self.instructions);
+        });
+    }
+
+    fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
+        self.feed_any(chunk, bucket, None);
     }
 }
 

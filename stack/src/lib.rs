@@ -71,7 +71,7 @@ pub use plain::Plain;
 pub use sharing::{ByPosition, Position, Shared};
 pub use simd::Instructions;
 pub use sink::{MissesBySite, Outcome, Sink, SiteMisses};
-pub use template::{Found, Use};
+pub use template::{Found, Learns, Use};
 
 /// One reference: a line number and whether it is a store. Line numbers are addresses divided by the line size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ pub struct Chunk<'a> {
     pub items: &'a [Item],
     /// How `references` divides into repeated pieces, in order, all of it; or empty: each reference occurs once.
     pub parts: &'a [Part],
-    /// What comes between the parts, in order: of templates that the stack found ([`Stack::find`]). Others take none.
+    /// What comes between the parts, in order: of templates that the stack found ([`Learns::find`]). Others take none.
     pub uses: &'a [Use],
 }
 

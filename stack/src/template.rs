@@ -13,7 +13,7 @@ use crate::counts::{Buckets, Counts};
 use crate::digest::{Digest, Segment};
 use crate::digester::Segments;
 use crate::repeats::{Combination, Kind};
-use crate::simd::Vector;
+use crate::simd::{Task, Vector};
 use crate::{Bucket, Chunk, Item, Piece};
 use std::collections::BTreeMap;
 
@@ -64,6 +64,23 @@ pub enum Found {
     New,
     /// Nothing, and it would not pay.
     Never,
+}
+
+/// Takes references, and templates instead of those that come again elsewhere.
+pub trait Learns {
+    /// Whether to look for templates of what comes next: where none were found of late it is not always worth while.
+    fn seeks(&mut self) -> bool;
+
+    /// Looks for a template of references that are known by a key: those with the same key are the same but that all lines
+    /// have moved by the same number. To be asked where [`Learns::seeks`] says so.
+    fn find(&mut self, key: &[u64], bucket: Bucket) -> Found;
+
+    /// Makes a template of references, where [`Learns::find`] said [`Found::Again`]; it does not take them. `base`: the line that
+    /// [`Use::base`] stands for. Templates that were found before may be gone.
+    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket);
+
+    /// Takes a chunk in program order.
+    fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket);
 }
 
 #[derive(Clone, Debug)]
@@ -223,6 +240,24 @@ impl<const W: usize> Template<W> {
             counts.add_near((found.kind, found.item), found.full, &found.by_set, found.weight * self.uses);
         }
         counts.spread();
+    }
+}
+
+/// Makes a template.
+pub(crate) struct Learn<'a, const W: usize> {
+    pub(crate) templates: &'a mut Templates<W>,
+    pub(crate) key: (&'a [u64], Bucket),
+    pub(crate) base: u64,
+    pub(crate) chunk: Chunk<'a>,
+    pub(crate) buckets: &'a mut Buckets<W>,
+}
+
+impl<const W: usize> Task for Learn<'_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.templates.learn::<V>(self.key, self.base, self.chunk, self.buckets);
     }
 }
 

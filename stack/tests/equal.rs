@@ -1,8 +1,8 @@
 //! The fast engine against the plain list walk, on traces that reach every path of it.
 
 use bf_stack::{
-    Bucket, Chunk, Deferred, Digest, Digester, Engine, Found, Histograms, Instructions, Item, Limits, MissesBySite,
-    Part, Plain, Reference, Stack, Use,
+    Bucket, Chunk, Deferred, Digest, Digester, Engine, Found, Histograms, Instructions, Item, Learns, Limits,
+    MissesBySite, Part, Plain, Reference, Stack, Use,
 };
 use proptest::prelude::*;
 
@@ -93,37 +93,6 @@ impl Chunks {
     }
 }
 
-/// Takes chunks and knows templates.
-trait Learns {
-    fn find(&mut self, key: &[u64], bucket: Bucket) -> Found;
-    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket);
-    fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket);
-}
-
-impl Learns for Stack {
-    fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
-        self.find(key, bucket)
-    }
-    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket) {
-        self.learn(key, base, chunk, bucket);
-    }
-    fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
-        self.feed_chunk(chunk, bucket);
-    }
-}
-
-impl Learns for Digester {
-    fn find(&mut self, key: &[u64], bucket: Bucket) -> Found {
-        self.find(key, bucket)
-    }
-    fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket) {
-        self.learn(key, base, chunk, bucket);
-    }
-    fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
-        self.feed_chunk(chunk, bucket);
-    }
-}
-
 /// A loop: pieces of it with lines from its base on, how often they are repeated; and items by line.
 type Loop = Vec<(u32, Vec<(u64, bool)>)>;
 
@@ -211,6 +180,9 @@ fn enter(to: &mut impl Learns, loops: &[Loop], all: &[Entered], attributed: bool
 struct Without(Plain);
 
 impl Learns for Without {
+    fn seeks(&mut self) -> bool {
+        false
+    }
     fn find(&mut self, _key: &[u64], _bucket: Bucket) -> Found {
         Found::Never
     }
