@@ -8,7 +8,7 @@ use crate::item::Charge;
 use crate::lines::{Id, Lines};
 use crate::newest::NEWEST;
 use crate::older::{Older, Time};
-use crate::runs::{COLD, Run, STORE, first, strip};
+use crate::runs::{COLD, Run, STORE, begun, first, strip};
 use crate::sharing::Sharing;
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
@@ -398,16 +398,24 @@ impl<const W: usize> Core<W> {
     }
 
     /// The same, with an outcome for each reference, which is complete for those that are on top.
-    fn strip_for_sink(&mut self, mut rest: Chunk<'_>, weight: u32, bucket: Bucket) {
-        while let [reference, ..] = *rest.references {
-            let (runs, site) = (self.runs.len(), rest.sites.first().copied().unwrap_or_default());
-            let one = rest.take(1);
-            self.strip(one, weight, bucket);
-            if self.runs.len() > runs {
+    fn strip_for_sink(&mut self, part: Chunk<'_>, weight: u32, bucket: Bucket) {
+        let mut last = begun(&self.runs, self.divided, weight).map(|run| run.line);
+        self.strip(part, weight, bucket);
+        self.outcomes.reserve(part.references.len());
+        for (reference, &site) in part.references.iter().zip(part.sites) {
+            let (line, store) = (Some(reference.line()), reference.is_store());
+            if std::mem::replace(&mut last, line) != line {
                 self.outcome_of.push(self.outcomes.len() as u32);
             }
-            let (store, by_set) = (reference.is_store(), [0; Limits::MOST_SET_BITS as usize]);
-            self.outcomes.push(Outcome { site, times: weight, store, cold: false, lost: false, full: 0, by_set });
+            self.outcomes.push(Outcome {
+                site,
+                times: weight,
+                store,
+                cold: false,
+                lost: false,
+                full: 0,
+                by_set: [0; _],
+            });
         }
     }
 

@@ -91,17 +91,20 @@ pub(crate) fn strip(
     count: impl FnMut(Item, bool),
 ) {
     let start = runs.len();
+    let begun = begun(runs, divided, weight).map_or((start, u64::MAX, 0), |run| (start, run.line, run.flags));
     runs.resize(start + part.references.len(), Run { line: 0, weight, flags: 0 });
-    // Repeated ones begin a run of their own: it counts as often as they do.
-    let begun = match runs[divided..start].last() {
-        Some(run) if run.weight == 1 && weight == 1 => (start, run.line, run.flags),
-        _ => (start, u64::MAX, 0),
-    };
     let len = match part.items {
         [] => strip_plain(runs, begun, part.references, weight, references),
         _ => strip_items(runs, begun, part, count),
     };
     runs.truncate(len);
+}
+
+/// The run that references of this weight may go on with. Repeated ones begin a run of their own: it counts as often as
+/// they do.
+#[inline(always)]
+pub(crate) fn begun(runs: &[Run], divided: usize, weight: u32) -> Option<Run> {
+    runs[divided..].last().copied().filter(|run| run.weight == 1 && weight == 1)
 }
 
 #[inline(always)]

@@ -42,6 +42,9 @@ impl Outcome {
     }
 }
 
+/// Entries of [`MissesBySite::near`]: a power of two.
+const NEAR: usize = 1 << 12;
+
 /// Takes outcomes, in program order.
 pub trait Sink {
     /// The next ones.
@@ -53,8 +56,12 @@ pub trait Sink {
 pub struct MissesBySite {
     /// Set bits and ways.
     shapes: Vec<(u32, u32)>,
+    /// Ways of the one that has least of them: what is nearer misses none.
+    least: u32,
     /// Where the counts of each site begin.
     rows: HashMap<u32, usize, BuildHasherDefault<Mix>>,
+    /// The same of sites seen of late, by their lowest bits; none: row [`usize::MAX`].
+    near: Vec<(u32, usize)>,
     /// By loads and by stores: references, then misses of each shape.
     counts: Vec<[u64; 2]>,
 }
@@ -72,7 +79,8 @@ impl MissesBySite {
     /// For caches of these set bits and ways.
     #[must_use]
     pub fn new(shapes: Vec<(u32, u32)>) -> Self {
-        Self { shapes, rows: HashMap::default(), counts: Vec::new() }
+        let least = shapes.iter().map(|&(_, ways)| ways).min().unwrap_or(0);
+        Self { shapes, least, rows: HashMap::default(), near: vec![(0, usize::MAX); NEAR], counts: Vec::new() }
     }
 
     /// The counts of every site that was seen, in no particular order.
@@ -88,13 +96,20 @@ impl Sink for MissesBySite {
     fn take(&mut self, outcomes: &[Outcome]) {
         let len = 1 + self.shapes.len();
         for outcome in outcomes {
-            let row = *self.rows.entry(outcome.site).or_insert_with(|| {
-                self.counts.resize(self.counts.len() + len, [0; 2]);
-                self.counts.len() - len
-            });
+            let near = &mut self.near[outcome.site as usize % NEAR];
+            if near.0 != outcome.site || near.1 == usize::MAX {
+                let row = *self.rows.entry(outcome.site).or_insert_with(|| {
+                    self.counts.resize(self.counts.len() + len, [0; 2]);
+                    self.counts.len() - len
+                });
+                *near = (outcome.site, row);
+            }
             let (kind, times) = (usize::from(outcome.store), u64::from(outcome.times));
-            let [references, misses @ ..] = &mut self.counts[row..row + len] else { continue };
+            let Some([references, misses @ ..]) = self.counts.get_mut(near.1..near.1 + len) else { continue };
             references[kind] += times;
+            if outcome.full < self.least && !outcome.cold && !outcome.lost {
+                continue;
+            }
             for (misses, &(set_bits, ways)) in misses.iter_mut().zip(&self.shapes) {
                 misses[kind] += if outcome.misses(set_bits, ways) { times } else { 0 };
             }
