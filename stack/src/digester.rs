@@ -156,9 +156,9 @@ impl<const W: usize> Task for Feed<'_, '_, W> {
                 Piece::References(piece, weight) => {
                     segments.feed_piece::<V, _>(piece, weight, self.bucket, counts.as_deref_mut());
                 }
-                Piece::Use(found) => {
+                Piece::Use(mut found) => {
                     templates.used(found.template, found.times);
-                    for base in found.bases() {
+                    while let Some(base) = found.next() {
                         let segment = templates.segment(found.template, base);
                         segments.feed_segment::<V, _>(segment, self.bucket, counts.as_deref_mut());
                     }

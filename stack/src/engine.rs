@@ -15,7 +15,7 @@ use crate::sink::{Outcome, Sink};
 use crate::template::{Learn, Templates};
 use crate::tiers::Tiers;
 use crate::top::{NONE, Order};
-use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Use};
+use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Use};
 
 /// References of one batch, at most.
 pub(crate) const BATCH: usize = 2048;
@@ -280,6 +280,22 @@ impl<const W: usize> Task for FeedDigest<'_, W> {
     }
 }
 
+/// A chunk's own references.
+#[derive(Default)]
+struct Known {
+    references: Vec<Reference>,
+    sites: Vec<u32>,
+    items: Vec<Item>,
+    parts: Vec<Part>,
+}
+
+impl Known {
+    fn chunk<'a>(&'a self, uses: &'a [Use]) -> Chunk<'a> {
+        let Self { references, sites, items, parts } = self;
+        Chunk { references, sites, items, parts, uses }
+    }
+}
+
 impl<const W: usize> Core<W> {
     fn new(limits: Limits) -> Self {
         Self {
@@ -305,83 +321,85 @@ impl<const W: usize> Core<W> {
     }
 
     #[inline(always)]
-    pub(crate) fn feed_with<V: Vector>(&mut self, chunk: Chunk<'_>, bucket: Bucket, sink: Option<&mut dyn Sink>) {
-        if self.lines.may_run_out(chunk.references.len()) {
-            self.without_the_rest(chunk, |core, chunk| core.feed_all::<V>(chunk, bucket, sink));
-        } else {
-            self.feed_all::<V>(chunk, bucket, sink);
+    pub(crate) fn feed_with<V: Vector>(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut sink: Option<&mut dyn Sink>) {
+        let scarce = self.lines.may_run_out(chunk.references.len());
+        let known = if scarce { self.known(chunk) } else { Known::default() };
+        let mut pieces = if scarce { known.chunk(chunk.uses) } else { chunk }.pieces();
+        let mut rest = None;
+        loop {
+            let more = self.fill(&mut pieces, &mut rest, bucket, sink.is_some());
+            // The only place that works references off: it is large.
+            self.batch::<V>(bucket, &mut sink);
+            if !more {
+                break;
+            }
         }
     }
 
-    /// Leaves out references to lines for which there is no id.
+    /// What of a chunk is of lines for which there is an id.
     #[cold]
-    fn without_the_rest(&mut self, chunk: Chunk<'_>, feed: impl FnOnce(&mut Self, Chunk<'_>)) {
-        let (mut references, mut sites, mut items, mut parts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    fn known(&mut self, chunk: Chunk<'_>) -> Known {
+        let mut known = Known::default();
         let whole = [Part { len: chunk.references.len() as u32, times: 1 }];
         let mut at = 0;
         for part in if chunk.parts.is_empty() { &whole } else { chunk.parts } {
-            let before = references.len();
+            let before = known.references.len();
             for index in at..at + part.len as usize {
                 if self.lines.id(chunk.references[index].line()).is_some() {
-                    references.push(chunk.references[index]);
-                    sites.extend(chunk.sites.get(index));
-                    items.extend(chunk.items.get(index));
+                    known.references.push(chunk.references[index]);
+                    known.sites.extend(chunk.sites.get(index));
+                    known.items.extend(chunk.items.get(index));
                 } else {
                     self.dropped += u64::from(part.times);
                 }
             }
             at += part.len as usize;
-            parts.push(Part { len: (references.len() - before) as u32, times: part.times });
+            known.parts.push(Part { len: (known.references.len() - before) as u32, times: part.times });
         }
-        feed(self, Chunk { references: &references, sites: &sites, items: &items, parts: &parts, uses: chunk.uses });
+        known
     }
 
-    #[inline(always)]
-    fn feed_all<V: Vector>(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut sink: Option<&mut dyn Sink>) {
-        for piece in chunk.pieces() {
-            match piece {
-                Piece::References(piece, weight) => self.feed_piece::<V>(piece, weight, bucket, &mut sink),
-                Piece::Use(found) => self.feed_use::<V>(found, bucket, &mut sink),
-            }
-        }
-        self.batch::<V>(bucket, &mut sink);
-    }
-
-    #[inline(always)]
-    fn feed_use<V: Vector>(&mut self, found: Use, bucket: Bucket, sink: &mut Option<&mut dyn Sink>) {
-        self.templates.used(found.template, found.times);
-        let lines = self.templates.lines(found.template);
-        for base in found.bases() {
-            if self.runs.len() + self.used + lines > BATCH {
-                self.batch::<V>(bucket, sink);
-            }
-            self.uses.push((self.runs.len(), found.template, base));
-            self.used += lines;
-        }
-        self.divided = self.runs.len();
-    }
-
-    #[inline(always)]
-    fn feed_piece<V: Vector>(
+    /// Takes pieces, `rest` first, until there are enough for a batch; whether there may be more. What is left of a piece is the
+    /// rest.
+    fn fill<'a>(
         &mut self,
-        mut piece: Chunk<'_>,
-        weight: u32,
+        pieces: &mut impl Iterator<Item = Piece<'a>>,
+        rest: &mut Option<Piece<'a>>,
         bucket: Bucket,
-        sink: &mut Option<&mut dyn Sink>,
-    ) {
-        loop {
-            let part = piece.take(BATCH);
-            match sink {
-                None => self.strip(part, weight, bucket),
-                Some(_) => self.strip_for_sink(part, weight, bucket),
+        for_sink: bool,
+    ) -> bool {
+        while let Some(piece) = rest.take().or_else(|| pieces.next()) {
+            match piece {
+                Piece::References(mut piece, weight) => {
+                    let part = piece.take(BATCH);
+                    if for_sink {
+                        self.strip_for_sink(part, weight, bucket);
+                    } else {
+                        self.strip(part, weight, bucket);
+                    }
+                    *rest = (!piece.references.is_empty()).then_some(Piece::References(piece, weight));
+                }
+                Piece::Use(mut found) => {
+                    let lines = self.templates.lines(found.template);
+                    let before = self.uses.len();
+                    while self.runs.len() + self.used == 0 || self.runs.len() + self.used + lines <= BATCH {
+                        let Some(base) = found.next() else { break };
+                        self.uses.push((self.runs.len(), found.template, base));
+                        self.used += lines;
+                    }
+                    self.templates.used(found.template, (self.uses.len() - before) as u32);
+                    self.divided = self.runs.len();
+                    if found.times > 0 {
+                        *rest = Some(Piece::Use(found));
+                        return true;
+                    }
+                }
             }
             if self.runs.len() + self.used >= BATCH {
-                self.batch::<V>(bucket, sink);
-            }
-            if piece.references.is_empty() {
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Cuts references into runs.

@@ -47,9 +47,12 @@ pub struct Use {
 }
 
 impl Use {
-    /// The base of each.
-    pub(crate) fn bases(self) -> impl Iterator<Item = u64> {
-        (0..i64::from(self.times)).map(move |number| self.base.wrapping_add_signed(self.step.wrapping_mul(number)))
+    /// The base of the next one.
+    pub(crate) fn next(&mut self) -> Option<u64> {
+        let base = self.base;
+        self.times = self.times.checked_sub(1)?;
+        self.base = base.wrapping_add_signed(self.step);
+        Some(base)
     }
 }
 
