@@ -342,23 +342,9 @@ impl Deferred {
 
     /// Works off what waits, unless what that needs is in what was taken before. That has to come first.
     pub fn work_off(&mut self) {
-        simd::run(WorkOff { left: &mut self.left }, self.instructions);
-    }
-}
-
-/// Works all off.
-struct WorkOff<'a> {
-    left: &'a mut Lefts,
-}
-
-impl Task for WorkOff<'_> {
-    type Answer = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self) {
-        match self.left {
-            Lefts::Usual(left) => left.work_off::<V>(),
-            Lefts::Wide(left) => left.work_off::<V>(),
+        match &mut self.left {
+            Lefts::Usual(left) => simd::run(Settle { left }, self.instructions),
+            Lefts::Wide(left) => simd::run(Settle { left }, self.instructions),
         }
     }
 }
@@ -422,9 +408,9 @@ impl Stack {
     }
 }
 
-/// The same in the stack.
-struct Settle<'a, const W: usize> {
-    left: &'a mut Left<W>,
+/// Works off what waits.
+pub(crate) struct Settle<'a, const W: usize> {
+    pub(crate) left: &'a mut Left<W>,
 }
 
 impl<const W: usize> Task for Settle<'_, W> {

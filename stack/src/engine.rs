@@ -1,6 +1,6 @@
 //! The fast engine: batches of references through the four tiers, then into the histograms.
 
-use crate::behind::{Left, Load, State, Told, Work};
+use crate::behind::{Left, Load, Settle, State, Told, Work};
 use crate::counts::{Buckets, Residents};
 use crate::digest::{Digest, LINES, Of, Segment, Within};
 use crate::held::{Entry, ON_TOP};
@@ -132,8 +132,8 @@ impl Stack {
         debug_assert!(bucket <= Bucket::LAST, "no such bucket");
         match &mut self.core {
             _ if chunk.is_empty() => {}
-            Width::Usual(core) => simd::run(Feed { core, chunk, bucket, sink }, self.instructions),
-            Width::Wide(core) => simd::run(Feed { core, chunk, bucket, sink }, self.instructions),
+            Width::Usual(core) => core.feed(chunk, bucket, sink, self.instructions),
+            Width::Wide(core) => core.feed(chunk, bucket, sink, self.instructions),
         }
     }
 
@@ -149,10 +149,7 @@ impl Stack {
     /// As the references that another stack, of the same limits, made this digest of. What that one counts in
     /// [`Stack::within`] is not counted here.
     pub fn feed_digest(&mut self, digest: &Digest, bucket: Bucket) {
-        match &mut self.core {
-            Width::Usual(core) => simd::run(FeedDigest { core, digest, bucket }, self.instructions),
-            Width::Wide(core) => simd::run(FeedDigest { core, digest, bucket }, self.instructions),
-        }
+        of_width!(&mut self.core, core => core.feed_digest(digest, bucket, self.instructions));
     }
 
     /// What was fed since the last time, all of it in one bucket, for [`Stack::feed_digest`] of the stack of all threads. To
@@ -231,20 +228,33 @@ impl Engine for Stack {
     }
 }
 
-/// Takes a chunk.
-struct Feed<'a, 'b, 'c, const W: usize> {
+/// Works off segments, of less than two batches together.
+struct Segments<'a, 'b, const W: usize> {
     core: &'a mut Core<W>,
-    chunk: Chunk<'b>,
+    segments: &'a mut dyn Iterator<Item = Segment<'b>>,
     bucket: Bucket,
-    sink: Option<&'c mut dyn Sink>,
 }
 
-impl<const W: usize> Task for Feed<'_, '_, '_, W> {
+impl<const W: usize> Task for Segments<'_, '_, W> {
     type Answer = ();
 
     #[inline(always)]
     fn run<V: Vector>(self) {
-        self.core.feed_with::<V>(self.chunk, self.bucket, self.sink);
+        self.core.segments::<V>(self.segments, self.bucket);
+    }
+}
+
+/// Lets the clock of the older tier begin again.
+struct RestartClock<'a, const W: usize>(&'a mut Core<W>);
+
+impl<const W: usize> Task for RestartClock<'_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        if let Some(load) = &mut self.0.left.load {
+            self.0.older.restart_clock::<V, W>(&mut self.0.lines, &mut load.behind.sets);
+        }
     }
 }
 
@@ -261,22 +271,6 @@ impl<const W: usize> Task for Count<'_, W> {
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
         self.core.counted_with::<V>(self.elsewhere)
-    }
-}
-
-/// Takes a digest.
-struct FeedDigest<'a, const W: usize> {
-    core: &'a mut Core<W>,
-    digest: &'a Digest,
-    bucket: Bucket,
-}
-
-impl<const W: usize> Task for FeedDigest<'_, W> {
-    type Answer = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self) {
-        self.core.feed_digest_with::<V>(self.digest, self.bucket);
     }
 }
 
@@ -320,16 +314,14 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    #[inline(always)]
-    pub(crate) fn feed_with<V: Vector>(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut sink: Option<&mut dyn Sink>) {
+    fn feed(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut sink: Option<&mut dyn Sink>, instructions: Instructions) {
         let scarce = self.lines.may_run_out(chunk.references.len());
         let known = if scarce { self.known(chunk) } else { Known::default() };
         let mut pieces = if scarce { known.chunk(chunk.uses) } else { chunk }.pieces();
         let mut rest = None;
         loop {
             let more = self.fill(&mut pieces, &mut rest, bucket, sink.is_some());
-            // The only place that works references off: it is large.
-            self.batch::<V>(bucket, &mut sink);
+            self.batch(bucket, &mut sink, instructions);
             if !more {
                 break;
             }
@@ -438,8 +430,7 @@ impl<const W: usize> Core<W> {
     }
 
     /// Works off `runs`.
-    #[inline(always)]
-    fn batch<V: Vector>(&mut self, bucket: Bucket, sink: &mut Option<&mut dyn Sink>) {
+    fn batch(&mut self, bucket: Bucket, sink: &mut Option<&mut dyn Sink>, instructions: Instructions) {
         if self.runs.is_empty() && self.uses.is_empty() {
             return;
         }
@@ -447,7 +438,7 @@ impl<const W: usize> Core<W> {
         let templates = std::mem::replace(&mut self.templates, Templates::new());
         let (mut begin, mut rest) = (0, uses.iter());
         let mut next = rest.next();
-        let segments = std::iter::from_fn(|| {
+        let mut segments = std::iter::from_fn(|| {
             let lines = |end| Segment { lines: &runs[begin..end], ..Segment::default() };
             match next {
                 Some(&(end, ..)) if begin < end => {
@@ -467,7 +458,7 @@ impl<const W: usize> Core<W> {
                 None => None,
             }
         });
-        self.segments::<V>(segments, bucket);
+        self.work_off(&mut segments, bucket, instructions);
         runs.clear();
         uses.clear();
         (self.runs, self.uses, self.templates) = (runs, uses, templates);
@@ -480,11 +471,21 @@ impl<const W: usize> Core<W> {
     }
 
     /// Works off segments, of less than two batches together.
-    #[inline(always)]
-    fn segments<'a, V: Vector>(&mut self, segments: impl IntoIterator<Item = Segment<'a>>, bucket: Bucket) {
+    fn work_off(
+        &mut self,
+        segments: &mut dyn Iterator<Item = Segment<'_>>,
+        bucket: Bucket,
+        instructions: Instructions,
+    ) {
         if self.older.late(2 * BATCH) {
-            self.restart_clock::<V>();
+            simd::run(Settle { left: &mut self.left }, instructions);
+            simd::run(RestartClock(self), instructions);
         }
+        simd::run(Segments { core: self, segments, bucket }, instructions);
+    }
+
+    #[inline(always)]
+    fn segments<V: Vector>(&mut self, segments: &mut dyn Iterator<Item = Segment<'_>>, bucket: Bucket) {
         let mut counts = self.buckets.take(bucket);
         let mut within = self.sharing.as_mut().and_then(|sharing| sharing.within.take(bucket));
         for segment in segments {
@@ -523,17 +524,8 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    #[cold]
-    fn restart_clock<V: Vector>(&mut self) {
-        self.left.work_off::<V>();
-        if let Some(load) = &mut self.left.load {
-            self.older.restart_clock::<V, W>(&mut self.lines, &mut load.behind.sets);
-        }
-    }
-
     /// Takes what the stack of one thread made of its references.
-    #[inline(always)]
-    pub(crate) fn feed_digest_with<V: Vector>(&mut self, digest: &Digest, bucket: Bucket) {
+    fn feed_digest(&mut self, digest: &Digest, bucket: Bucket, instructions: Instructions) {
         let scarce = self.lines.may_run_out(digest.firsts());
         let (mut batch, mut len) = (Vec::new(), 0);
         for segment in digest.segments().map(Some).chain([None]) {
@@ -554,7 +546,7 @@ impl<const W: usize> Core<W> {
                 }
             }
             if len > 0 {
-                self.segments::<V>(batch.drain(..), bucket);
+                self.work_off(&mut batch.drain(..), bucket, instructions);
                 len = 0;
             }
         }
