@@ -26,13 +26,26 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
-    deps::ensure(Need::Build)?;
-    let prefix = std::path::absolute(&args.prefix)?;
     let profile = if args.debug { "stage" } else { "release" };
     let packages = ["-p", "bf-cli", "-p", "bf-wrappers", "-p", "bf-runtime"];
-    let files = Files(workspace.build(&[&["--profile", profile], &packages[..]].concat(), &workspace.target)?);
+    lay_out(workspace, &args.prefix, profile, &[&[&["--profile", profile], &packages[..]].concat()])
+}
 
-    let tree = Tree { prefix };
+/// The same for the tests: they bring the programs with them, and only the runtime is built for speed.
+pub fn for_tests(workspace: &Workspace, prefix: &Path) -> Result<()> {
+    let programs = ["--profile", "test", "--workspace", "--tests"];
+    lay_out(workspace, prefix, "stage", &[&programs, &["--profile", "stage", "-p", "bf-runtime"]])
+}
+
+/// Builds and lays out a tree. Of what several builds make the last one counts, which is that of the runtime, by `profile`.
+fn lay_out(workspace: &Workspace, prefix: &Path, profile: &str, builds: &[&[&str]]) -> Result<()> {
+    deps::ensure(Need::Build)?;
+    let mut files = Files(HashMap::new());
+    for args in builds {
+        files.0.extend(workspace.build(args, &workspace.target)?);
+    }
+
+    let tree = Tree { prefix: std::path::absolute(prefix)? };
     for program in ["bf", "bf-clang", "bf-ar", "bf-ranlib"] {
         tree.put_stripped(files.get(program)?, &format!("bin/{program}"))?;
     }

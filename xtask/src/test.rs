@@ -31,8 +31,8 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     licences(workspace)?;
 
     let prefix = workspace.target.join("stage");
-    eprintln!("== staging an install tree");
-    install::run(workspace, &install::Args { prefix: prefix.clone(), debug: true })?;
+    eprintln!("== building tests, and staging an install tree");
+    install::for_tests(workspace, &prefix)?;
 
     eprintln!("== Python packages to compare with");
     python::interpreter(workspace)?;
