@@ -274,16 +274,16 @@ impl<const W: usize> Task for Count<'_, W> {
     }
 }
 
-/// A chunk's own references.
+/// What of a chunk is of lines for which there is an id.
 #[derive(Default)]
-struct Known {
+struct WithIds {
     references: Vec<Reference>,
     sites: Vec<u32>,
     items: Vec<Item>,
     parts: Vec<Part>,
 }
 
-impl Known {
+impl WithIds {
     fn chunk<'a>(&'a self, uses: &'a [Use]) -> Chunk<'a> {
         let Self { references, sites, items, parts } = self;
         Chunk { references, sites, items, parts, uses }
@@ -316,8 +316,8 @@ impl<const W: usize> Core<W> {
 
     fn feed(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut sink: Option<&mut dyn Sink>, instructions: Instructions) {
         let scarce = self.lines.may_run_out(chunk.references.len());
-        let known = if scarce { self.known(chunk) } else { Known::default() };
-        let mut pieces = if scarce { known.chunk(chunk.uses) } else { chunk }.pieces();
+        let kept = if scarce { self.with_ids(chunk) } else { WithIds::default() };
+        let mut pieces = if scarce { kept.chunk(chunk.uses) } else { chunk }.pieces();
         let mut rest = None;
         loop {
             let more = self.fill(&mut pieces, &mut rest, bucket, sink.is_some());
@@ -330,25 +330,25 @@ impl<const W: usize> Core<W> {
 
     /// What of a chunk is of lines for which there is an id.
     #[cold]
-    fn known(&mut self, chunk: Chunk<'_>) -> Known {
-        let mut known = Known::default();
+    fn with_ids(&mut self, chunk: Chunk<'_>) -> WithIds {
+        let mut with_ids = WithIds::default();
         let whole = [Part { len: chunk.references.len() as u32, times: 1 }];
         let mut at = 0;
         for part in if chunk.parts.is_empty() { &whole } else { chunk.parts } {
-            let before = known.references.len();
+            let before = with_ids.references.len();
             for index in at..at + part.len as usize {
                 if self.lines.id(chunk.references[index].line()).is_some() {
-                    known.references.push(chunk.references[index]);
-                    known.sites.extend(chunk.sites.get(index));
-                    known.items.extend(chunk.items.get(index));
+                    with_ids.references.push(chunk.references[index]);
+                    with_ids.sites.extend(chunk.sites.get(index));
+                    with_ids.items.extend(chunk.items.get(index));
                 } else {
                     self.dropped += u64::from(part.times);
                 }
             }
             at += part.len as usize;
-            known.parts.push(Part { len: (known.references.len() - before) as u32, times: part.times });
+            with_ids.parts.push(Part { len: (with_ids.references.len() - before) as u32, times: part.times });
         }
-        known
+        with_ids
     }
 
     /// Takes pieces, `rest` first, until there are enough for a batch; whether there may be more. What is left of a piece is the
