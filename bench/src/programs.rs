@@ -28,7 +28,7 @@ pub(crate) struct Run {
 const NAMES: [&str; 8] = ["sqlite", "lua", "zlib", "clipper", "stencil", "matmul", "molecular", "lookup"];
 
 /// How a program is run; index 0 is what the others are compared with.
-const VARIANTS: [&str; 6] = ["native", "plugin", "counting", "full", "helper", "cachegrind"];
+const VARIANTS: [&str; 8] = ["native", "plugin", "counting", "full", "place", "object", "helper", "cachegrind"];
 
 #[derive(Clone, Copy, Default)]
 struct Cost {
@@ -53,6 +53,8 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
         "plugin x",
         "counting x",
         "full x",
+        "by place/full",
+        "by object/full",
         "helper x",
         "helper wall x",
         "cachegrind x",
@@ -79,23 +81,30 @@ fn row(name: &str, rounds: usize) -> Result<Vec<String>> {
         }
     }
     let accesses = bf_profile::read_file(&profile)?.processes.iter().map(|p| p.meta.accesses).sum::<u64>() as f64;
-    let cpu: Vec<_> = costs.iter().map(|costs| median(costs.iter().map(|cost| cost.cpu_s))).collect();
-    let memory = |variant: usize| median(costs[variant].iter().map(|cost| cost.memory_mib));
-    let ratio = |variant: usize| format!("{:.1}", cpu[variant] / cpu[0]);
-    let wall = |variant: usize| median(costs[variant].iter().map(|cost| cost.wall_s));
+    let of = |variant: &str, figure: fn(&Cost) -> f64| {
+        let costs = VARIANTS.iter().zip(&costs).filter(|&(&other, _)| other == variant);
+        median(costs.flat_map(|(_, costs)| costs.iter().map(figure)))
+    };
+    let cpu = |variant| of(variant, |cost| cost.cpu_s);
+    let (native, full) = (cpu("native"), cpu("full"));
+    let ratio = |variant| format!("{:.1}", cpu(variant) / native);
+    let wall = |variant| of(variant, |cost| cost.wall_s);
+    let memory = |variant| format!("{:.0}", of(variant, |cost| cost.memory_mib));
     Ok(vec![
         name.to_owned(),
-        format!("{:.2}", cpu[0]),
-        format!("{:.2} G", accesses / cpu[0] / 1e9),
-        ratio(1),
-        ratio(2),
-        ratio(3),
-        ratio(4),
-        format!("{:.1}", wall(4) / wall(0)),
-        ratio(5),
-        format!("{:.2}", cpu[3] / cpu[5]),
-        format!("{:.0}", memory(0)),
-        format!("{:.0}", memory(3)),
+        format!("{native:.2}"),
+        format!("{:.2} G", accesses / native / 1e9),
+        ratio("plugin"),
+        ratio("counting"),
+        ratio("full"),
+        format!("{:.2}", cpu("place") / full),
+        format!("{:.2}", cpu("object") / full),
+        ratio("helper"),
+        format!("{:.1}", wall("helper") / wall("native")),
+        ratio("cachegrind"),
+        format!("{:.2}", full / cpu("cachegrind")),
+        memory("native"),
+        memory("full"),
     ])
 }
 
@@ -121,6 +130,8 @@ fn measure(variant: &str, native: &Run, bf: &Run, folder: &Path, profile: &Path)
         "plugin" => command.env("BF_DISABLE", "1"),
         "counting" => command.env("BF_LINE_SIZE", "none"),
         "helper" => command.env("BF_PROFILE", profile).env("BF_THREADS", "1"),
+        "place" => command.env("BF_PROFILE", profile).env("BF_THREADS", "0").env("BF_BY_PLACE", "1"),
+        "object" => command.env("BF_PROFILE", profile).env("BF_THREADS", "0").env("BF_BY_OBJECT", "1"),
         _ => command.env("BF_PROFILE", profile).env("BF_THREADS", "0"),
     };
     if let Some(input) = &native.input {

@@ -21,7 +21,7 @@ const MOST_WHOLE: usize = 8192;
 const MOST_OBJECTS: usize = 12_288;
 /// All items.
 const MOST: usize = 20_480;
-/// Rows of [`Items::near`]: a power of two.
+/// Places in [`Items::near`]: a power of two.
 const NEAR: usize = 4096;
 
 /// The numbers.
@@ -29,8 +29,8 @@ const NEAR: usize = 4096;
 pub(crate) struct Items {
     all: Vec<Attributed>,
     numbers: HashMap<Attributed, Item>,
-    /// Items of places and paths alone that were asked for of late.
-    near: Vec<(Item, u16, Item)>,
+    /// What was asked for of late.
+    near: Vec<(Attributed, Item)>,
 }
 
 impl Items {
@@ -42,20 +42,31 @@ impl Items {
     /// The item of a place on a path.
     #[inline]
     pub(crate) fn of_path(&mut self, place: Item, path: u16) -> Item {
-        let at = (usize::from(place.0) + 61 * usize::from(path)) % NEAR;
-        match self.near.get(at) {
-            Some(&(of, on, item)) if (of, on) == (place, path) && item != Item::NONE => item,
+        self.number(Attributed { place, path, ..Attributed::default() })
+    }
+
+    /// The item of all that: of less, once there are many.
+    #[inline]
+    pub(crate) fn number(&mut self, whole: Attributed) -> Item {
+        let (kind, number) = match whole.object {
+            Object::Unknown => (0, 0),
+            Object::Heap(site) => (1, site),
+            Object::Global(number) => (2, number),
+            Object::Stack(slot) => (3, slot),
+        };
+        let at = usize::from(whole.place.0) + 61 * usize::from(whole.path) + 509 * number as usize + 1021 * kind;
+        match self.near.get(at % NEAR) {
+            Some(&(near, item)) if near == whole && item != Item::NONE => item,
             _ => {
-                let item = self.number(Attributed { place, path, ..Attributed::default() });
-                self.near.resize(NEAR, (Item::NONE, 0, Item::NONE));
-                self.near[at] = (place, path, item);
+                let item = self.find(whole);
+                self.near.resize(NEAR, (Attributed::default(), Item::NONE));
+                self.near[at % NEAR] = (whole, item);
                 item
             }
         }
     }
 
-    /// The item of all that: of less, once there are many.
-    pub(crate) fn number(&mut self, whole: Attributed) -> Item {
+    fn find(&mut self, whole: Attributed) -> Item {
         if self.all.is_empty() {
             self.all.push(Attributed::default());
             self.numbers.insert(Attributed::default(), Item::NONE);

@@ -73,8 +73,10 @@ pub struct Objects {
     most: Option<usize>,
     /// Whether blocks were put together or left out: then what is freed is not known exactly any more.
     crowded: bool,
-    /// Rises whenever some address gets another object.
+    /// Rises whenever addresses get another object, unless that is noted in `pages`.
     version: u64,
+    /// The same of the addresses of some pages: those of one number modulo [`PAGES`].
+    pages: Vec<u64>,
     /// What was found last, by place and step.
     found: Vec<Found>,
     items: Items,
@@ -82,12 +84,12 @@ pub struct Objects {
     paths: Vec<u16>,
 }
 
-/// What was found at an address: it holds for `from..to` as long as `version` does.
+/// What was found at an address: it holds for `from..to`, all of one page, as long as the versions do.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     from: u64,
     to: u64,
-    version: u64,
+    versions: (u64, u64),
     slot: u32,
     place: Item,
     path: u16,
@@ -96,6 +98,10 @@ struct Found {
 
 /// Places in [`Objects::found`].
 const FOUND: usize = 4096;
+/// Bits of an address within a page.
+const PAGE_BITS: u32 = 12;
+/// Places in [`Objects::pages`].
+const PAGES: usize = 4096;
 
 impl Objects {
     /// Room for so many blocks.
@@ -185,7 +191,8 @@ impl Objects {
         match self.found.get(at) {
             Some(found)
                 if (found.from..found.to).contains(&address)
-                    && (found.version, found.slot, found.place, found.path) == (self.version, slot, place, path) =>
+                    && (found.slot, found.place, found.path) == (slot, place, path)
+                    && found.versions == self.versions(address) =>
             {
                 found.item
             }
@@ -193,17 +200,38 @@ impl Objects {
         }
     }
 
+    /// They stay as long as the address's object does.
+    #[inline]
+    fn versions(&self, address: u64) -> (u64, u64) {
+        (self.version, self.pages.get((address >> PAGE_BITS) as usize % PAGES).copied().unwrap_or_default())
+    }
+
+    /// What is in `from..to` changes.
+    fn change(&mut self, from: u64, to: u64) {
+        let (first, last) = (from >> PAGE_BITS, (to - 1) >> PAGE_BITS);
+        if last - first >= PAGES as u64 {
+            self.version += 1;
+            return;
+        }
+        self.pages.resize(PAGES, 0);
+        for page in first..=last {
+            self.pages[page as usize % PAGES] += 1;
+        }
+    }
+
     fn find(&mut self, (place, path): (Item, u16), at: usize, slot: u32, address: u64) -> Item {
-        let (object, from, to) = match (self.at(address), self.stack_at(address)) {
-            (Some(block), _) => (block.object, block.address, block.end()),
-            // A block may begin or end anywhere around it.
-            (None, Some(slot)) => (Object::Stack(slot), address, address + 1),
-            (None, None) => (Object::Unknown, address, address + 1),
+        let (object, from, to) = if let Some(block) = self.at(address) {
+            (block.object, block.address, block.end())
+        } else {
+            let object = self.stack_at(address).map_or(Object::Unknown, Object::Stack);
+            let (from, to) = self.gap(address, object);
+            (object, from, to)
         };
-        let (from, to) = if to - from > 1 { (from, to) } else { self.gap(from, object) };
+        let page = address >> PAGE_BITS << PAGE_BITS;
+        let (from, to) = (from.max(page), to.min(page.saturating_add(1 << PAGE_BITS)));
         let item = self.items.number(Attributed { place, object, path });
         self.found.resize(FOUND, Found::default());
-        self.found[at] = Found { from, to, version: self.version, slot, place, path, item };
+        self.found[at] = Found { from, to, versions: self.versions(address), slot, place, path, item };
         item
     }
 
@@ -255,7 +283,7 @@ impl Objects {
     }
 
     fn insert(&mut self, block: Block) {
-        self.version += 1;
+        self.change(block.address, block.end());
         self.cut(block.address, block.end());
         let most = self.most.unwrap_or(MOST);
         if self.blocks.len() >= most {
@@ -299,6 +327,7 @@ impl Objects {
     /// Forgets what was freed; if that does not help, puts neighbours of one site together.
     fn make_room(&mut self) {
         self.crowded = true;
+        self.version += 1;
         let before = self.blocks.len();
         self.blocks.retain(|_, block| block.live);
         if self.blocks.len() <= before / 2 {
@@ -366,18 +395,23 @@ mod tests {
         fn every_byte_is_the_last_one_s_that_got_it(
             all in proptest::collection::vec((1..200_u64, 1..40_u64, 1..5_u32, any::<bool>()), 0..40),
         ) {
+            // Across the end of a page.
+            let begin = (1 << PAGE_BITS) - 120;
             let mut objects = Objects::default();
             let mut bytes = [0; 300];
             for (address, length, site, free) in all {
-                objects.note(0, Event::Allocation { site }, &[0, address, length]);
+                objects.note(0, Event::Allocation { site }, &[0, begin + address, length]);
                 bytes[address as usize..][..length as usize].fill(site);
                 if free {
-                    objects.note(0, Event::Release, &[0, address]);
+                    objects.note(0, Event::Release, &[0, begin + address]);
                 }
-            }
-            for (at, &site) in (0..).zip(&bytes) {
-                let found = objects.at(at).map(|block| block.object);
-                prop_assert_eq!(found, (site > 0).then_some(Object::Heap(site)));
+                for (at, &site) in (begin..).zip(&bytes) {
+                    let expected = (site > 0).then_some(Object::Heap(site));
+                    prop_assert_eq!(objects.at(at).map(|block| block.object), expected);
+                    let item = objects.item((Item(1), 0), at as usize % 7, 0, at);
+                    let found = objects.items()[usize::from(item.0)].object;
+                    prop_assert_eq!(found, expected.unwrap_or(Object::Unknown));
+                }
             }
         }
     }

@@ -58,12 +58,14 @@ pub struct MissesBySite {
     shapes: Vec<(u32, u32)>,
     /// Ways of the one that has least of them: what is nearer misses none.
     least: u32,
-    /// Where the counts of each site begin.
-    rows: HashMap<u32, usize, BuildHasherDefault<Mix>>,
-    /// The same of sites seen of late, by their lowest bits; none: row [`usize::MAX`].
-    near: Vec<(u32, usize)>,
-    /// By loads and by stores: references, then misses of each shape.
-    counts: Vec<[u64; 2]>,
+    /// The number of each site.
+    rows: HashMap<u32, u32, BuildHasherDefault<Mix>>,
+    /// The same of sites seen of late, by their lowest bits; none: number [`u32::MAX`].
+    near: Vec<(u32, u32)>,
+    /// References of each site, by loads and by stores.
+    references: Vec<[u64; 2]>,
+    /// Of each site the misses of each shape.
+    misses: Vec<[u64; 2]>,
 }
 
 /// The counts of one site, by loads and by stores.
@@ -80,37 +82,43 @@ impl MissesBySite {
     #[must_use]
     pub fn new(shapes: Vec<(u32, u32)>) -> Self {
         let least = shapes.iter().map(|&(_, ways)| ways).min().unwrap_or(0);
-        Self { shapes, least, rows: HashMap::default(), near: vec![(0, usize::MAX); NEAR], counts: Vec::new() }
+        let near = vec![(0, u32::MAX); NEAR];
+        Self { shapes, least, rows: HashMap::default(), near, references: Vec::new(), misses: Vec::new() }
     }
 
     /// The counts of every site that was seen, in no particular order.
     pub fn sites(&self) -> impl Iterator<Item = (u32, SiteMisses)> {
         self.rows.iter().map(|(&site, &row)| {
-            let misses = self.counts[row + 1..=row + self.shapes.len()].to_vec();
-            (site, SiteMisses { references: self.counts[row], misses })
+            let (row, len) = (row as usize, self.shapes.len());
+            let misses = self.misses[row * len..(row + 1) * len].to_vec();
+            (site, SiteMisses { references: self.references[row], misses })
+        })
+    }
+
+    #[cold]
+    fn row(&mut self, site: u32) -> u32 {
+        *self.rows.entry(site).or_insert_with(|| {
+            self.references.push([0; 2]);
+            self.misses.resize(self.misses.len() + self.shapes.len(), [0; 2]);
+            self.references.len() as u32 - 1
         })
     }
 }
 
 impl Sink for MissesBySite {
     fn take(&mut self, outcomes: &[Outcome]) {
-        let len = 1 + self.shapes.len();
         for outcome in outcomes {
-            let near = &mut self.near[outcome.site as usize % NEAR];
-            if near.0 != outcome.site || near.1 == usize::MAX {
-                let row = *self.rows.entry(outcome.site).or_insert_with(|| {
-                    self.counts.resize(self.counts.len() + len, [0; 2]);
-                    self.counts.len() - len
-                });
-                *near = (outcome.site, row);
+            let at = outcome.site as usize % NEAR;
+            if self.near[at].0 != outcome.site || self.near[at].1 == u32::MAX {
+                self.near[at] = (outcome.site, self.row(outcome.site));
             }
-            let (kind, times) = (usize::from(outcome.store), u64::from(outcome.times));
-            let Some([references, misses @ ..]) = self.counts.get_mut(near.1..near.1 + len) else { continue };
-            references[kind] += times;
+            let (row, kind, times) = (self.near[at].1 as usize, usize::from(outcome.store), u64::from(outcome.times));
+            self.references[row][kind] += times;
             if outcome.full < self.least && !outcome.cold && !outcome.lost {
                 continue;
             }
-            for (misses, &(set_bits, ways)) in misses.iter_mut().zip(&self.shapes) {
+            let misses = self.misses[row * self.shapes.len()..].iter_mut();
+            for (misses, &(set_bits, ways)) in misses.zip(&self.shapes) {
                 misses[kind] += if outcome.misses(set_bits, ways) { times } else { 0 };
             }
         }
