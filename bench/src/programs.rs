@@ -27,7 +27,7 @@ pub(crate) struct Run {
 
 const NAMES: [&str; 8] = ["sqlite", "lua", "zlib", "clipper", "stencil", "matmul", "molecular", "lookup"];
 
-/// How a program is run; index 0 is what the others are compared with.
+/// How a program is run.
 const VARIANTS: [&str; 8] = ["native", "plugin", "counting", "full", "place", "object", "helper", "cachegrind"];
 
 #[derive(Clone, Copy, Default)]

@@ -73,10 +73,8 @@ pub struct Objects {
     most: Option<usize>,
     /// Whether blocks were put together or left out: then what is freed is not known exactly any more.
     crowded: bool,
-    /// Rises whenever addresses get another object, unless that is noted in `pages`.
-    version: u64,
-    /// The same of the addresses of some pages: those of one number modulo [`PAGES`].
-    pages: Vec<u64>,
+    /// By page number modulo [`PAGES`]: rises whenever an address there may get another object.
+    versions: Vec<u64>,
     /// What was found last, by place and step.
     found: Vec<Found>,
     items: Items,
@@ -84,12 +82,12 @@ pub struct Objects {
     paths: Vec<u16>,
 }
 
-/// What was found at an address: it holds for `from..to`, all of one page, as long as the versions do.
+/// What was found at an address: it holds for `from..to`, all of one page, as long as `version` does.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     from: u64,
     to: u64,
-    versions: (u64, u64),
+    version: u64,
     slot: u32,
     place: Item,
     path: u16,
@@ -100,7 +98,7 @@ struct Found {
 const FOUND: usize = 4096;
 /// Bits of an address within a page.
 const PAGE_BITS: u32 = 12;
-/// Places in [`Objects::pages`].
+/// Places in [`Objects::versions`].
 const PAGES: usize = 4096;
 
 impl Objects {
@@ -145,7 +143,7 @@ impl Objects {
     pub fn add_stack(&mut self, slot: u32, from: u64, to: u64) {
         self.stacks.insert(slot, (from, to));
         self.set_path(slot, 0);
-        self.version += 1;
+        self.change(0, u64::MAX);
     }
 
     /// The slot in whose stack an address lies, if no block does.
@@ -191,8 +189,8 @@ impl Objects {
         match self.found.get(at) {
             Some(found)
                 if (found.from..found.to).contains(&address)
-                    && (found.slot, found.place, found.path) == (slot, place, path)
-                    && found.versions == self.versions(address) =>
+                    && (found.version, found.slot, found.place, found.path)
+                        == (self.version(address), slot, place, path) =>
             {
                 found.item
             }
@@ -200,22 +198,17 @@ impl Objects {
         }
     }
 
-    /// They stay as long as the address's object does.
+    /// It stays as long as the address's object does.
     #[inline]
-    fn versions(&self, address: u64) -> (u64, u64) {
-        (self.version, self.pages.get((address >> PAGE_BITS) as usize % PAGES).copied().unwrap_or_default())
+    fn version(&self, address: u64) -> u64 {
+        self.versions.get((address >> PAGE_BITS) as usize % PAGES).copied().unwrap_or_default()
     }
 
     /// What is in `from..to` changes.
     fn change(&mut self, from: u64, to: u64) {
-        let (first, last) = (from >> PAGE_BITS, (to - 1) >> PAGE_BITS);
-        if last - first >= PAGES as u64 {
-            self.version += 1;
-            return;
-        }
-        self.pages.resize(PAGES, 0);
-        for page in first..=last {
-            self.pages[page as usize % PAGES] += 1;
+        self.versions.resize(PAGES, 0);
+        for page in (from >> PAGE_BITS..=(to - 1) >> PAGE_BITS).take(PAGES) {
+            self.versions[page as usize % PAGES] += 1;
         }
     }
 
@@ -231,7 +224,7 @@ impl Objects {
         let (from, to) = (from.max(page), to.min(page.saturating_add(1 << PAGE_BITS)));
         let item = self.items.number(Attributed { place, object, path });
         self.found.resize(FOUND, Found::default());
-        self.found[at] = Found { from, to, versions: self.versions(address), slot, place, path, item };
+        self.found[at] = Found { from, to, version: self.version(address), slot, place, path, item };
         item
     }
 
@@ -327,7 +320,7 @@ impl Objects {
     /// Forgets what was freed; if that does not help, puts neighbours of one site together.
     fn make_room(&mut self) {
         self.crowded = true;
-        self.version += 1;
+        self.change(0, u64::MAX);
         let before = self.blocks.len();
         self.blocks.retain(|_, block| block.live);
         if self.blocks.len() <= before / 2 {

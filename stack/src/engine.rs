@@ -316,8 +316,8 @@ impl<const W: usize> Core<W> {
 
     fn feed(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut sink: Option<&mut dyn Sink>, instructions: Instructions) {
         let scarce = self.lines.may_run_out(chunk.references.len());
-        let kept = if scarce { self.with_ids(chunk) } else { WithIds::default() };
-        let mut pieces = if scarce { kept.chunk(chunk.uses) } else { chunk }.pieces();
+        let kept = scarce.then(|| self.with_ids(chunk));
+        let mut pieces = kept.as_ref().map_or(chunk, |kept| kept.chunk(chunk.uses)).pieces();
         let mut rest = None;
         loop {
             let more = self.fill(&mut pieces, &mut rest, bucket, sink.is_some());
