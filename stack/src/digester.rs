@@ -256,8 +256,9 @@ impl<const W: usize> Segments<W> {
                     self.cut();
                     (stamps, top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
                 }
-                let (entry, _) = self.tiers.enter::<V>(&mut stamps, top, run.line, Since::now(stored));
+                let (entry, _) = self.tiers.enter::<V>(&mut stamps, top, run.line);
                 top = top.push(run.line, entry);
+                *self.tiers.held.since(entry) = Since::now(stored);
                 debug_assert_eq!(usize::from(entry), self.draft.len(), "entries are places");
                 self.draft.first(run);
                 if let Some(counts) = counts.as_deref_mut() {

@@ -15,6 +15,7 @@ use crate::sink::{Outcome, Sink};
 use crate::template::{Learn, Templates};
 use crate::tiers::Tiers;
 use crate::top::{NONE, Order};
+use crate::upper::Upper;
 use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Use};
 
 /// References of one batch, at most.
@@ -241,6 +242,18 @@ impl<const W: usize> Task for Segments<'_, '_, W> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         self.core.segments::<V>(self.segments, self.bucket);
+    }
+}
+
+/// As [`Core::reference_older`].
+struct OlderTier<'a, const W: usize>(&'a mut Core<W>);
+
+impl<const W: usize> Task for OlderTier<'_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.0.reference_older::<V>();
     }
 }
 
@@ -489,9 +502,10 @@ impl<const W: usize> Core<W> {
         let mut counts = self.buckets.take(bucket);
         let mut within = self.sharing.as_mut().and_then(|sharing| sharing.within.take(bucket));
         for segment in segments {
-            self.reference_held::<V>(bucket, (counts.as_deref_mut(), within.as_deref_mut()), segment);
+            let counts = (counts.as_deref_mut(), within.as_deref_mut());
+            V::run(Upper { core: self, bucket, counts, segment });
         }
-        self.reference_older::<V>();
+        V::run(OlderTier(self));
         self.work.bucket = bucket;
         let nothing = self.work.fetches.is_empty() && self.work.closes.is_empty();
         match &mut self.left.load {

@@ -123,35 +123,34 @@ impl<const W: usize> Held<W> {
         self.slots[usize::from(entry) % HELD] = slot as u16;
     }
 
-    /// A line comes in, where none has to go.
+    /// A line comes in, where none has to go. What happened to it until now is for the caller to set, as for the next.
     #[inline(always)]
-    pub(crate) fn add(&mut self, line: u64, since: Since<W>) -> Entry {
+    pub(crate) fn add(&mut self, line: u64) -> Entry {
         let entry = self.free.pop().unwrap_or(self.len as Entry);
         self.len += usize::from(usize::from(entry) == self.len);
-        self.link(entry, line, since);
+        self.link(entry, line);
         entry
     }
 
-    /// A line comes in and has the entry of another, which goes; returns that one and what happened to it.
+    /// A line comes in and has the entry of another, which goes; returns that one.
     #[inline(always)]
-    pub(crate) fn replace(&mut self, entry: Entry, line: u64, since: Since<W>) -> (u64, Since<W>) {
+    pub(crate) fn replace(&mut self, entry: Entry, line: u64) -> u64 {
         let gone = self.unlink(entry);
-        self.link(entry, line, since);
+        self.link(entry, line);
         gone
     }
 
-    /// A line goes, and none has its entry; returns what happened to it.
-    pub(crate) fn remove(&mut self, entry: Entry) -> Since<W> {
-        let (_, since) = self.unlink(entry);
+    /// A line goes, and none has its entry.
+    pub(crate) fn remove(&mut self, entry: Entry) {
+        self.unlink(entry);
         self.free.push(entry);
-        since
     }
 
     #[inline(always)]
-    fn unlink(&mut self, entry: Entry) -> (u64, Since<W>) {
-        let gone = (self.line(entry), *self.since(entry));
+    fn unlink(&mut self, entry: Entry) -> u64 {
+        let gone = self.line(entry);
         let after = self.next[usize::from(entry) % HELD];
-        let mut link = &mut self.heads[hash(gone.0)];
+        let mut link = &mut self.heads[hash(gone)];
         while *link != entry {
             link = &mut self.next[usize::from(*link) % HELD];
         }
@@ -160,10 +159,9 @@ impl<const W: usize> Held<W> {
     }
 
     #[inline(always)]
-    fn link(&mut self, entry: Entry, line: u64, since: Since<W>) {
+    fn link(&mut self, entry: Entry, line: u64) {
         let at = usize::from(entry) % HELD;
         self.lines[at] = line;
-        self.since[at] = since;
         self.next[at] = std::mem::replace(&mut self.heads[hash(line)], entry);
     }
 }

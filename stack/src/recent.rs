@@ -1,8 +1,7 @@
 //! The third tier: the 256 lines that follow the newest, in slots without order.
 //!
 //! Invariant: every line here is older than the newest tier and more recent than the older one. A line that goes up
-//! leaves its slot to the one that comes down for it. Otherwise it is as the newest tier, with wider masks and stamps;
-//! the few bytes of a stamp last longer here.
+//! leaves its slot to the one that comes down for it. Otherwise it is as the newest tier, with wider masks and stamps.
 
 use crate::held::Entry;
 use crate::newest::{make_oldest, oldest_first};
@@ -11,6 +10,8 @@ use crate::simd::{Index, Vector};
 /// How many lines the tier holds, in words of 64.
 pub(crate) const WORDS: usize = 4;
 pub(crate) const RECENT: usize = 64 * WORDS;
+/// Lines that come here before the stamps are numbered again.
+const NEW: usize = 1024;
 
 /// One number for each slot.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Recent<const W: usize> {
     /// Slots, oldest first, as the stamps were last renumbered; those before `oldest` were referenced since.
     by_age: [u16; RECENT],
     oldest: usize,
+    /// Slots that got a stamp since, in this order.
+    new: [u16; NEW],
 }
 
 impl<const W: usize> Recent<W> {
@@ -43,6 +46,7 @@ impl<const W: usize> Recent<W> {
             tick: RECENT as u16,
             by_age: std::array::from_fn(|slot| slot as u16),
             oldest: 0,
+            new: [0; NEW],
         }
     }
 
@@ -71,11 +75,12 @@ impl<const W: usize> Recent<W> {
     /// Puts a line that comes down into a slot and makes it the most recent.
     #[inline(always)]
     pub(crate) fn put<V: Vector>(&mut self, slot: usize, line: u64, entry: Entry) {
-        if self.tick == u16::MAX {
+        if usize::from(self.tick) == RECENT + NEW {
             self.renumber();
         }
         let slot = slot % RECENT;
         self.entries[slot] = entry;
+        self.new[usize::from(self.tick) - RECENT] = slot as u16;
         V::enter(&mut self.index[slot / 64], slot % 64, line);
         V::stamp(&mut self.stamps, slot, self.tick);
         self.tick += 1;
@@ -94,10 +99,10 @@ impl<const W: usize> Recent<W> {
                 self.renumber();
             }
             let slot = usize::from(self.by_age[self.oldest % RECENT]) % RECENT;
-            self.oldest += 1;
             if usize::from(self.stamps.0[slot]) < RECENT {
                 return (slot, Some(self.entries[slot]));
             }
+            self.oldest += 1;
         }
     }
 
@@ -114,13 +119,24 @@ impl<const W: usize> Recent<W> {
     }
 
     /// Numbers the stamps 0 ..= 255 in the same order.
-    #[cold]
+    #[inline(never)]
     fn renumber(&mut self) {
         let stamps = &mut self.stamps.0;
-        self.by_age = std::array::from_fn(|slot| slot as u16);
-        self.by_age.sort_unstable_by_key(|&slot| stamps[usize::from(slot)]);
-        for (rank, &slot) in self.by_age.iter().enumerate() {
-            stamps[usize::from(slot)] = rank as u16;
+        // One more, for what turns out to have got another stamp later.
+        let (mut by_age, mut rank) = ([0; RECENT + 1], 0);
+        let mut next = |slot: u16, is_last: bool| {
+            by_age[rank] = slot;
+            rank += usize::from(is_last);
+        };
+        for &slot in &self.by_age[self.oldest..] {
+            next(slot, usize::from(stamps[usize::from(slot) % RECENT]) < RECENT);
+        }
+        for (stamp, &slot) in (RECENT as u16..self.tick).zip(&self.new) {
+            next(slot, stamps[usize::from(slot) % RECENT] == stamp);
+        }
+        self.by_age.copy_from_slice(&by_age[..RECENT]);
+        for (rank, &slot) in (0..).zip(&self.by_age) {
+            stamps[usize::from(slot) % RECENT] = rank;
         }
         self.tick = RECENT as u16;
         self.oldest = 0;

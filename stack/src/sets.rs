@@ -15,7 +15,8 @@
 //! set counts only, where it is near the top, and one that was referenced lately for a few short sums.
 
 use crate::older::{Move, Time};
-use crate::simd::Vector;
+use crate::simd::{Task, Vector};
+use std::ops::Range;
 
 /// Stamps in a cache line.
 pub(crate) const PART: usize = 16;
@@ -47,6 +48,8 @@ struct Kept {
     /// The others, `parts` for each set.
     back: Parts,
     parts: usize,
+    /// Whether there ever was anything in `back`.
+    has_back: bool,
 }
 
 /// In which order sets stand: those that make up one of a smaller number of sets are neighbours.
@@ -122,7 +125,7 @@ impl Sets {
         while bits > 0 {
             let next = if bits <= LEAST { 0 } else { bits - EVERY };
             let (front, back) = (Parts::new(1 << bits), Parts::new(parts << bits));
-            kept.push(Kept { order: Order::new(bits, next + 1), front, back, parts });
+            kept.push(Kept { order: Order::new(bits, next + 1), front, back, parts, has_back: false });
             bits = next;
         }
         Self { kept }
@@ -135,9 +138,9 @@ impl Sets {
         for kept in &mut self.kept {
             let height = (kept.order.bits - kept.order.down_to) as usize;
             match (kept.parts, height) {
-                (3, 2) => kept.apply::<V, W, 3, 2>(moves),
-                (3, 6) => kept.apply::<V, W, 3, 6>(moves),
-                _ => kept.apply::<V, W, ANY, ANY>(moves),
+                (3, 2) => V::run(Apply::<W, 3, 2> { kept, moves }),
+                (3, 6) => V::run(Apply::<W, 3, 6> { kept, moves }),
+                _ => V::run(Apply::<W, ANY, ANY> { kept, moves }),
             }
         }
     }
@@ -191,6 +194,23 @@ impl View<'_> {
         sum
     }
 
+    /// The same of several neighbouring sets together, which have few each as a rule.
+    #[inline(always)]
+    fn newer_in<V: Vector>(self, places: Range<usize>, last: Time) -> usize {
+        let (mut sum, mut most) = (0, 0);
+        for part in &self.front[places.clone()] {
+            let newer = V::newer(part, last);
+            (sum, most) = (sum + newer, most.max(newer));
+        }
+        if most == PART {
+            sum = 0;
+            for place in places {
+                sum += self.newer::<V>(place, last);
+            }
+        }
+        sum
+    }
+
     /// From the number of later stamps in the line's own set the numbers for all set counts that are sums over this one.
     /// Returns whether smaller set counts have no room for the line; then their numbers are here too.
     #[inline(always)]
@@ -207,9 +227,11 @@ impl View<'_> {
         for height in 0..=most {
             if height > 0 {
                 let first = ((place >> (height - 1)) ^ 1) << (height - 1);
-                for place in first..first + (1 << (height - 1)) {
-                    sum += self.newer::<V>(place, last);
-                }
+                sum += match height {
+                    1 => self.newer::<V>(first, last),
+                    2 => self.newer::<V>(first, last) + self.newer::<V>(first + 1, last),
+                    _ => self.newer_in::<V>(first..first + (1 << (height - 1)), last),
+                };
             }
             let bits = order.bits as usize - height;
             if sum >= (self.parts + 1) * PART {
@@ -225,6 +247,21 @@ impl View<'_> {
     }
 }
 
+/// Carries moves out in the sets of one set count.
+struct Apply<'a, const W: usize, const PARTS: usize, const HEIGHT: usize> {
+    kept: &'a mut Kept,
+    moves: &'a mut [Move<W>],
+}
+
+impl<const W: usize, const PARTS: usize, const HEIGHT: usize> Task for Apply<'_, W, PARTS, HEIGHT> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.kept.apply::<V, W, PARTS, HEIGHT>(self.moves);
+    }
+}
+
 impl Kept {
     #[inline(always)]
     fn apply<V: Vector, const W: usize, const PARTS: usize, const HEIGHT: usize>(&mut self, moves: &mut [Move<W>]) {
@@ -237,9 +274,11 @@ impl Kept {
             {
                 let (up, down) = (order.place(next.up), order.place(next.down));
                 V::prefetch(&front[up]);
+                V::prefetch(&front[up ^ 1]);
                 V::prefetch(&front[up ^ 2]);
+                V::prefetch(&front[up ^ 3]);
                 V::prefetch(&front[down]);
-                if parts > 0 {
+                if self.has_back {
                     V::prefetch(&back[up * parts]);
                     V::prefetch(&back[down * parts]);
                 }
@@ -255,7 +294,7 @@ impl Kept {
             }
             if step.now != 0 {
                 let place = order.place(step.down);
-                put::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.now);
+                self.has_back |= put::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.now);
             }
         }
     }
@@ -304,17 +343,19 @@ fn take_first<V: Vector>(parts: &mut [Part]) {
     }
 }
 
-/// Puts a stamp on top of a set.
+/// Puts a stamp on top of a set; returns whether another went to the back for it.
 #[inline(always)]
-fn put<V: Vector>(front: &mut Part, back: &mut [Part], now: Time) {
+fn put<V: Vector>(front: &mut Part, back: &mut [Part], now: Time) -> bool {
     let mut top = front[PART - 1];
+    let overflows = top != 0 && !back.is_empty();
     V::insert(front, now);
     for part in back {
         if top == 0 {
-            return;
+            break;
         }
         let overflow = part[PART - 1];
         V::insert(part, top);
         top = overflow;
     }
+    overflows
 }

@@ -185,6 +185,9 @@ pub(crate) trait Vector {
     /// Fetches what will soon be used.
     #[inline(always)]
     fn prefetch<T>(_what: &T) {}
+
+    /// A task with these instructions, as a function of its own: long loops get better code apart from each other.
+    fn run<T: Task>(task: T) -> T::Answer;
 }
 
 #[inline(always)]
@@ -216,12 +219,14 @@ pub(crate) fn run<T: Task>(task: T, instructions: Instructions) -> T::Answer {
 }
 
 #[cfg(target_arch = "x86_64")]
+#[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg,gfni,avx2,popcnt,bmi1,bmi2,lzcnt")]
 fn run_avx512<T: Task>(task: T) -> T::Answer {
     task.run::<avx512::Avx512>()
 }
 
 #[cfg(target_arch = "x86_64")]
+#[inline(never)]
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
 fn run_avx2<T: Task>(task: T) -> T::Answer {
     task.run::<avx2::Avx2>()
@@ -248,6 +253,11 @@ impl Vector for Portable {
     fn with(mut stamps: Stamps, slot: usize, stamp: u8) -> Stamps {
         stamps.0[slot] = stamp;
         stamps
+    }
+
+    #[inline(never)]
+    fn run<T: Task>(task: T) -> T::Answer {
+        task.run::<Self>()
     }
 }
 

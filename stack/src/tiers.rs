@@ -1,10 +1,10 @@
 //! The three upper tiers together: the most recent lines of a stack, and how a line moves through them.
 
-use crate::held::{Entry, Held, ON_TOP, Since};
+use crate::held::{Entry, Held, ON_TOP};
 use crate::newest::{NEWEST, Newest};
 use crate::recent::Recent;
 use crate::simd::Vector;
-use crate::top::{Order, TOP, Top};
+use crate::top::{NONE, Order, TOP, Top};
 
 /// See the module's page. While a batch goes through them, the order of the top tier and the stamps of the newest are in
 /// registers: what is here of them is brought up to date at its end.
@@ -116,27 +116,22 @@ impl<const W: usize> Tiers<W> {
         (top.len() as u32 + newest.used().count_ones() + recent.len() as u32, by_set)
     }
 
-    /// A line that is not here comes in, to be put on top; the line that had to go, and what happened to it.
+    /// A line that is not here comes in, to be put on top; its entry, where what happened to the line that had to go still
+    /// is, and that line or [`NONE`].
     #[inline(always)]
-    pub(crate) fn enter<V: Vector>(
-        &mut self,
-        stamps: &mut V::Stamps,
-        top: V::Top,
-        line: u64,
-        since: Since<W>,
-    ) -> (Entry, Option<(u64, Since<W>)>) {
+    pub(crate) fn enter<V: Vector>(&mut self, stamps: &mut V::Stamps, top: V::Top, line: u64) -> (Entry, u64) {
         let (held, newest, recent) = (&mut self.held, &mut self.newest, &mut self.recent);
-        let (mut gone, mut entry) = (None, None);
+        let (mut gone, mut entry) = (NONE, None);
         if let Some(down) = come_down::<V, W>(held, newest, stamps, top.last()) {
             let (slot, out) = recent.slot_for_new();
             recent.put::<V>(slot, held.line(down), down);
             held.set_slot(down, NEWEST + slot);
             if let Some(out) = out {
-                gone = Some(held.replace(out, line, since));
+                gone = held.replace(out, line);
                 entry = Some(out);
             }
         }
-        let entry = entry.unwrap_or_else(|| held.add(line, since));
+        let entry = entry.unwrap_or_else(|| held.add(line));
         held.set_slot(entry, ON_TOP);
         (entry, gone)
     }

@@ -11,9 +11,26 @@ use crate::lines::Lines;
 use crate::repeats::Kind;
 use crate::runs::{Close, Fetch, LOST, Run, STORE, charge, first, kind};
 use crate::sharing::{Known, Sharing};
-use crate::simd::Vector;
+use crate::simd::{Task, Vector};
 use crate::top::{NONE, Order};
 use std::slice::Iter;
+
+/// As [`Core::reference_held`].
+pub(crate) struct Upper<'a, 'b, const W: usize> {
+    pub(crate) core: &'a mut Core<W>,
+    pub(crate) bucket: Bucket,
+    pub(crate) counts: (Option<&'a mut Counts<W>>, Option<&'a mut Counts<W>>),
+    pub(crate) segment: Segment<'b>,
+}
+
+impl<const W: usize> Task for Upper<'_, '_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.core.reference_held::<V>(self.bucket, self.counts, self.segment);
+    }
+}
 
 impl<const W: usize> Core<W> {
     /// The lines of a segment, or runs that are none, through the upper tiers. What hits there is done with here; what comes
@@ -33,22 +50,30 @@ impl<const W: usize> Core<W> {
             let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
             let here = self.tiers.reference::<V>(&mut stamps, &mut top, run.line);
             let Some((entry, mut full, mut by_set)) = here else {
-                let since = Since::now(stored);
                 let Run { line, weight, flags } = run;
                 let (full, by_set) = self.tiers.whole::<V>(top, line);
-                let (entry, gone) = self.tiers.enter::<V>(&mut stamps, top, line, since);
+                let (entry, gone) = self.tiers.enter::<V>(&mut stamps, top, line);
                 top = top.push(line, entry);
                 let (flags, run_number) = (flags & 0xffff, index as u32);
-                let (gone, since) = gone.map_or((NONE, State::NEW), |(line, since)| (line, since.into()));
-                let mut fetch = Fetch { line, by_set, full, weight, flags, run: run_number, gone, since, last: 0 };
-                if let Some(sharing) = &mut self.sharing {
+                let since = std::mem::replace(self.tiers.held.since(entry), Since::now(stored)).into();
+                self.work.fetches.push(Fetch {
+                    line,
+                    by_set,
+                    full,
+                    weight,
+                    flags,
+                    run: run_number,
+                    gone,
+                    since,
+                    last: 0,
+                });
+                if let (Some(sharing), Some(fetch)) = (&mut self.sharing, self.work.fetches.last_mut()) {
                     fetch.last = sharing.touch(entry);
                     if !sharing.is_whole() {
-                        fetch_shared(sharing, &mut self.lines, &mut fetch);
+                        fetch_shared(sharing, &mut self.lines, fetch);
                     }
                     first_of_segment(sharing, entry, run, stored, (counts.as_deref_mut(), within.as_deref_mut()));
                 }
-                self.work.fetches.push(fetch);
                 if stored != Charge::NONE {
                     let (after, since) = (self.work.fetches.len(), State::NEW);
                     self.work.closes.push(Close { after, line: run.line, id: 0, weight: run.weight, stored, since });

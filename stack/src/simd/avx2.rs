@@ -1,6 +1,6 @@
 //! AVX2: half a cache line in a vector.
 
-use super::{Vector, prefetch};
+use super::{Task, Vector, prefetch, run_avx2};
 use crate::held::Entry;
 use crate::newest::{NEWEST, Stamps};
 use crate::older::Time;
@@ -123,6 +123,12 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn prefetch<T>(what: &T) {
         prefetch(what);
+    }
+
+    #[inline(always)]
+    fn run<T: Task>(task: T) -> T::Answer {
+        // SAFETY: see above.
+        unsafe { run_avx2(task) }
     }
 }
 

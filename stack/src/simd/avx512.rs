@@ -1,7 +1,7 @@
 //! AVX-512: a vector holds all stamps of the newest tier, or a cache line of those of a set.
 
 use super::avx2::Avx2;
-use super::{Index, Vector, prefetch};
+use super::{Index, Task, Vector, prefetch, run_avx512};
 use crate::Limits;
 use crate::held::Entry;
 use crate::newest::Stamps;
@@ -155,6 +155,12 @@ impl Vector for Avx512 {
     #[inline(always)]
     fn prefetch<T>(what: &T) {
         prefetch(what);
+    }
+
+    #[inline(always)]
+    fn run<T: Task>(task: T) -> T::Answer {
+        // SAFETY: see above.
+        unsafe { run_avx512(task) }
     }
 }
 
