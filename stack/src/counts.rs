@@ -251,7 +251,7 @@ pub(crate) struct Counts<const W: usize> {
     capacity: Rows,
     /// What is still to be counted.
     near: Near,
-    alike: Repeats<W, 1024>,
+    alike: Repeats<W, 4096>,
     far: Repeats<W, 1024>,
     waiting: Vec<Combination<W>>,
     patience: u32,
