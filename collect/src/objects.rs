@@ -77,6 +77,8 @@ pub struct Objects {
     versions: Vec<u64>,
     /// What was found last, by place and step.
     found: Vec<Found>,
+    /// What was found last of all, whatever page it is on: nothing after each change.
+    last: Option<(Object, u64, u64)>,
     items: Items,
     /// By slot: the call path that its thread is on.
     paths: Vec<u16>,
@@ -206,6 +208,7 @@ impl Objects {
 
     /// What is in `from..to` changes.
     fn change(&mut self, from: u64, to: u64) {
+        self.last = None;
         self.versions.resize(PAGES, 0);
         for page in (from >> PAGE_BITS..=(to - 1) >> PAGE_BITS).take(PAGES) {
             self.versions[page as usize % PAGES] += 1;
@@ -213,19 +216,25 @@ impl Objects {
     }
 
     fn find(&mut self, (place, path): (Item, u16), at: usize, slot: u32, address: u64) -> Item {
-        let (object, from, to) = if let Some(block) = self.at(address) {
-            (block.object, block.address, block.end())
-        } else {
-            let object = self.stack_at(address).map_or(Object::Unknown, Object::Stack);
-            let (from, to) = self.gap(address, object);
-            (object, from, to)
-        };
+        let last = self.last.filter(|&(_, from, to)| (from..to).contains(&address));
+        let (object, from, to) = last.unwrap_or_else(|| self.around(address));
+        self.last = Some((object, from, to));
         let page = address >> PAGE_BITS << PAGE_BITS;
         let (from, to) = (from.max(page), to.min(page.saturating_add(1 << PAGE_BITS)));
         let item = self.items.number(Attributed { place, object, path });
         self.found.resize(FOUND, Found::default());
         self.found[at] = Found { from, to, version: self.version(address), slot, place, path, item };
         item
+    }
+
+    /// The object at an address, and the addresses around it that have the same.
+    fn around(&self, address: u64) -> (Object, u64, u64) {
+        if let Some(block) = self.at(address) {
+            return (block.object, block.address, block.end());
+        }
+        let object = self.stack_at(address).map_or(Object::Unknown, Object::Stack);
+        let (from, to) = self.gap(address, object);
+        (object, from, to)
     }
 
     /// The addresses around one without a block that have none either, within a stack if it is in one.
