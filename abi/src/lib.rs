@@ -117,6 +117,7 @@ impl Segment {
 
     /// The address that a header holds, and the words if it tells them.
     #[must_use]
+    #[inline]
     pub const fn of_header(header: u64) -> (u64, Option<u32>) {
         let words = header % SEGMENT_ALIGN;
         (header - words, if words == 0 { None } else { Some(words as u32) })

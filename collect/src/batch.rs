@@ -102,14 +102,17 @@ impl Tag {
     /// From here on: shapes, by index; in the upper half 1 if some step did not happen.
     const SHAPES: u64 = 2;
 
+    #[inline]
     const fn shape(index: u32, holes: bool) -> u64 {
         (Self::SHAPES + index as u64) | (holes as u64) << 32
     }
 
+    #[inline]
     const fn kind(self) -> u64 {
         self.0 & 0xffff_ffff
     }
 
+    #[inline]
     const fn upper(self) -> u64 {
         self.0 >> 32
     }
@@ -380,33 +383,53 @@ impl Batch {
         self.items.clear();
     }
 
-    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        let by_address = self.goes_by_address();
-        let (mut rest, mut items) = (self.words.as_slice(), self.items.as_slice());
-        // Those of a record that has so many.
-        let mut next = move |len: usize| items.split_off(..len.min(items.len())).unwrap_or_default();
-        core::iter::from_fn(move || {
-            loop {
-                let tag = Tag(*rest.first()?);
-                let len = match tag.kind() {
-                    Tag::NONE => 1,
-                    Tag::SINGLES => 1 + 2 * tag.upper() as usize,
-                    kind => self.shapes[(kind - Tag::SHAPES) as usize].words as usize,
-                };
-                let words;
-                (words, rest) = rest.split_at(len);
-                match tag.kind() {
-                    Tag::NONE => {}
-                    Tag::SINGLES => return Some(Record::Singles { words: &words[1..], items: next(len / 2) }),
-                    kind => {
-                        let index = kind - Tag::SHAPES;
-                        let shape = &*self.shapes[index as usize];
-                        let items = if by_address { next(shape.item_count) } else { &shape.items };
-                        return Some(Record::Shaped { shape, index, words, whole: tag.upper() == 0, items });
-                    }
+    pub(crate) fn records(&self) -> Records<'_> {
+        let Self { words, shapes, items, .. } = self;
+        Records { words, shapes, items, by_address: self.goes_by_address() }
+    }
+}
+
+/// The records of a batch that are left.
+pub(crate) struct Records<'a> {
+    words: &'a [u64],
+    shapes: &'a [Arc<Shape>],
+    items: &'a [Item],
+    by_address: bool,
+}
+
+impl<'a> Records<'a> {
+    /// The items of a record that has so many.
+    #[inline(always)]
+    fn items(&mut self, len: usize) -> &'a [Item] {
+        self.items.split_off(..len.min(self.items.len())).unwrap_or_default()
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Record<'a>> {
+        loop {
+            let tag = Tag(*self.words.first()?);
+            match tag.kind() {
+                Tag::NONE => self.words = &self.words[1..],
+                Tag::SINGLES => {
+                    let len = 2 * tag.upper() as usize;
+                    let (words, rest) = self.words.split_at(1 + len);
+                    self.words = rest;
+                    return Some(Record::Singles { words: &words[1..], items: self.items(len / 2) });
+                }
+                kind => {
+                    let index = kind - Tag::SHAPES;
+                    let shape = &*self.shapes[index as usize];
+                    let (words, rest) = self.words.split_at(shape.words as usize);
+                    self.words = rest;
+                    let items = if self.by_address { self.items(shape.item_count) } else { &shape.items };
+                    return Some(Record::Shaped { shape, index, words, whole: tag.upper() == 0, items });
                 }
             }
-        })
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: the chunks, their repeated pieces written out, are the references of the accesses one by one, in order.
 
 use crate::batch::{Access, Batch, Record};
-use crate::shape::{Shape, Step, What};
+use crate::shape::{Shape, Simple};
 use bf_stack::{Bucket, Chunk, Found, Item, Learns, Part, Reference, Use};
 
 /// References handed to an engine at a time, or a few more: bounds the scratch space whatever the length of a range.
@@ -176,7 +176,7 @@ impl<T: Take> Writer<'_, T> {
     /// The steps of a plain record that happen once.
     #[inline]
     fn once(&mut self, shape: &Shape, items: &[Item], index: u64, words: &[u64]) {
-        if shape.steps.is_empty() {
+        if shape.simple.is_empty() {
             return;
         }
         let begin = self.references.len();
@@ -202,11 +202,11 @@ impl<T: Take> Writer<'_, T> {
     /// The iterations of a plain record that is a stream.
     fn stream(&mut self, shape: &Shape, items: &[Item], words: &mut [u64]) {
         let mut left = shape.iterations(words);
-        if shape.steps.is_empty() {
+        if shape.simple.is_empty() {
             return;
         }
         while let Some(stretch) = self.take.seeks().then(|| self.stretch(shape, words, left)).flatten() {
-            let base = at(&shape.steps[0], words).0 >> self.shift;
+            let base = at(&shape.simple[0], words).0 >> self.shift;
             self.make_key(shape, items, words, stretch.iterations, base);
             let mut times = 1;
             match self.take.find(self.key) {
@@ -265,13 +265,13 @@ impl<T: Take> Writer<'_, T> {
             return None;
         }
         let line = 1 << self.shift;
-        let most = line * (ALL_LINES / shape.steps.len() as u64).clamp(1, LINES);
-        let strides = || shape.steps.iter().map(|step| words[step.word as usize + 1] as i64);
-        let first = words[shape.steps[0].word as usize + 1] as i64;
+        let most = line * (ALL_LINES / shape.simple.len() as u64).clamp(1, LINES);
+        let strides = || shape.simple.iter().map(|step| words[step.word as usize + 1] as i64);
+        let first = words[shape.simple[0].word as usize + 1] as i64;
         let longest = strides().map(i64::unsigned_abs).max().filter(|&longest| longest > 0)?;
         // Far from both ends of the address space.
         let bytes = longest.checked_mul(left).filter(|&bytes| bytes < FAR)?;
-        if !shape.steps.iter().all(|step| (bytes + LEAST..FAR).contains(&at(step, words).0)) {
+        if !shape.simple.iter().all(|step| (bytes + LEAST..FAR).contains(&at(step, words).0)) {
             return None;
         }
         if bytes <= 2 * most {
@@ -290,11 +290,10 @@ impl<T: Take> Writer<'_, T> {
     fn make_key(&mut self, shape: &Shape, items: &[Item], words: &[u64], iterations: u64, base: u64) {
         self.key.clear();
         self.key.push(iterations);
-        for (number, step) in shape.steps.iter().enumerate() {
-            let (address, size, store) = at(step, words);
+        for (number, step) in shape.simple.iter().enumerate() {
             let item = if self.attributed { items.get(number).copied().unwrap_or_default() } else { Item::NONE };
-            let what = size << 1 | u64::from(store) | u64::from(item.0) << 48;
-            self.key.extend([address.wrapping_sub(base << self.shift), words[step.word as usize + 1], what]);
+            let what = u64::from(step.more) << 1 | u64::from(step.store) | u64::from(item.0) << 48;
+            self.key.extend([at(step, words).0.wrapping_sub(base << self.shift), words[step.word as usize + 1], what]);
         }
     }
 
@@ -375,11 +374,11 @@ impl<T: Take> Writer<'_, T> {
     fn lines(&mut self, shape: &Shape, items: &[Item], words: &[u64]) {
         let begin = self.references.len();
         let mut crosses = 0;
-        self.references.extend(shape.steps.iter().map(|step| {
-            let (address, size, store) = at(step, words);
-            let line = address >> self.shift;
-            crosses |= line ^ (address.wrapping_add(size - 1) >> self.shift);
-            Reference::new(line, store)
+        self.references.extend(shape.simple.iter().map(|step| {
+            let (first, last) = at(step, words);
+            let line = first >> self.shift;
+            crosses |= line ^ (last >> self.shift);
+            Reference::new(line, step.store)
         }));
         if crosses != 0 {
             self.references.truncate(begin);
@@ -399,10 +398,10 @@ impl<T: Take> Writer<'_, T> {
 
     /// The same for steps of which some cross lines.
     fn crossing(&mut self, shape: &Shape, items: &[Item], words: &[u64]) {
-        for (number, step) in shape.steps.iter().enumerate() {
-            let (address, size, store) = at(step, words);
-            let last = address.saturating_add(size - 1) >> self.shift;
-            self.references.extend((address >> self.shift..=last).map(|line| Reference::new(line, store)));
+        for (number, step) in shape.simple.iter().enumerate() {
+            let (first, _) = at(step, words);
+            let last = first.saturating_add(step.more.into()) >> self.shift;
+            self.references.extend((first >> self.shift..=last).map(|line| Reference::new(line, step.store)));
             if self.attributed {
                 self.items.resize(self.references.len(), items.get(number).copied().unwrap_or_default());
             }
@@ -414,7 +413,7 @@ impl<T: Take> Writer<'_, T> {
     fn same_lines(&self, shape: &Shape, words: &[u64], most: u64) -> u64 {
         let within = (1 << self.shift) - 1;
         let mut times = most;
-        for step in &shape.steps {
+        for step in &shape.simple {
             let stride = words[step.word as usize + 1] as i64;
             let distance = stride.unsigned_abs();
             if distance == 0 {
@@ -423,8 +422,8 @@ impl<T: Take> Writer<'_, T> {
             if distance > within {
                 return 1;
             }
-            let (address, size, _) = at(step, words);
-            let (first, last) = (address & within, address.wrapping_add(size - 1) & within);
+            let (first, last) = at(step, words);
+            let (first, last) = (first & within, last & within);
             let room = if stride > 0 { within - first.max(last) } else { first.min(last) };
             // Both are below 2^30: lines are no longer.
             times = times.min(1 + u64::from(room as u32 / distance as u32));
@@ -440,22 +439,18 @@ struct Stretch {
     lines: i64,
 }
 
-/// Address, size and kind of a plain step.
+/// The first byte of a step, and the last.
 #[inline(always)]
-fn at(step: &Step, words: &[u64]) -> (u64, u64, bool) {
+fn at(step: &Simple, words: &[u64]) -> (u64, u64) {
     let address = words[step.word as usize].wrapping_add_signed(step.offset.into());
-    match step.what {
-        What::Load(size) => (address, size.into(), false),
-        What::Store(size) => (address, size.into(), true),
-        // No part of a plain shape.
-        What::LoadRange | What::StoreRange | What::Copy => (address, 1, false),
-    }
+    (address, address.wrapping_add(step.more.into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::batch::TestShapes;
+    use crate::shape::{Step, What};
     use bf_stack::{Digester, Engine as _, Stack};
     use proptest::prelude::*;
     use std::sync::Arc;

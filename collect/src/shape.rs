@@ -16,6 +16,8 @@ pub struct Shape {
     pub(crate) stream: bool,
     /// Only loads and stores, none of them long.
     pub(crate) plain: bool,
+    /// Its steps if it is plain, as they are read most.
+    pub(crate) simple: Vec<Simple>,
     /// Number of its segment, from 1 up; 0 if segments of one form are not told apart.
     pub(crate) origin: u32,
     /// The function that it is in, in numbers of the caller from 1 up; 0: unknown, or not told apart.
@@ -51,6 +53,17 @@ pub struct Step {
     pub item: Item,
 }
 
+/// A short load or store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Simple {
+    /// As in a step.
+    pub(crate) word: u32,
+    pub(crate) offset: i32,
+    /// Bytes, less one.
+    pub(crate) more: u32,
+    pub(crate) store: bool,
+}
+
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
@@ -68,6 +81,17 @@ pub enum What {
 }
 
 impl Step {
+    /// As a short load or store, if it is one.
+    fn simple(&self) -> Option<Simple> {
+        let (size, store) = match self.what {
+            What::Load(size) => (size, false),
+            What::Store(size) => (size, true),
+            _ => return None,
+        };
+        let short = (1..=Shape::LONG).contains(&size);
+        short.then(|| Simple { word: self.word, offset: self.offset, more: size - 1, store })
+    }
+
     /// How many items it has.
     pub(crate) const fn items(&self) -> usize {
         match self.what {
@@ -116,6 +140,7 @@ impl Shape {
             words,
             stream: false,
             plain: true,
+            simple: Vec::new(),
             origin: 0,
             function: 0,
             event: None,
@@ -137,16 +162,27 @@ impl Shape {
         if words == 0 || !steps.iter().all(inside) {
             return None;
         }
-        let short =
-            |step: &Step| matches!(step.what, What::Load(size) | What::Store(size) if (1..=Self::LONG).contains(&size));
-        let plain = steps.iter().all(short);
+        let simple: Option<Vec<_>> = steps.iter().map(Step::simple).collect();
+        let (plain, simple) = (simple.is_some(), simple.unwrap_or_default());
         let mut places: Vec<_> = steps.iter().map(|step| step.word).collect();
         places.sort_unstable();
         places.dedup();
         let items: Vec<_> = steps.iter().flat_map(|step| std::iter::repeat_n(step.item, step.items())).collect();
         let item_count = items.len();
         let items = if items.iter().all(|&item| item == Item::NONE) { Vec::new() } else { items };
-        Some(Self { steps, items, item_count, places, words, stream, plain, origin: 0, function: 0, event: None })
+        Some(Self {
+            steps,
+            items,
+            item_count,
+            places,
+            words,
+            stream,
+            plain,
+            simple,
+            origin: 0,
+            function: 0,
+            event: None,
+        })
     }
 
     /// The shape of one segment, told apart from others of the same form by its number, from 1 up.

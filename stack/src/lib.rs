@@ -80,16 +80,19 @@ pub struct Reference(u64);
 impl Reference {
     /// A reference to `line` (below 2^63).
     #[must_use]
+    #[inline]
     pub const fn new(line: u64, store: bool) -> Self {
         Self(line << 1 | store as u64)
     }
     /// The line number.
     #[must_use]
+    #[inline]
     pub const fn line(self) -> u64 {
         self.0 >> 1
     }
     /// Whether it is a store.
     #[must_use]
+    #[inline]
     pub const fn is_store(self) -> bool {
         self.0 & 1 != 0
     }
