@@ -60,8 +60,7 @@ impl<const W: usize> Newest<W> {
     #[inline(always)]
     fn stamp<V: Vector>(&mut self, stamps: &mut V::Stamps, slot: usize) {
         if self.tick == u8::MAX {
-            self.renumber();
-            *stamps = V::load(&self.stamps);
+            *stamps = self.renumber::<V>();
         }
         self.stamps.0[slot % NEWEST] = self.tick;
         *stamps = V::with(*stamps, slot, self.tick);
@@ -99,8 +98,7 @@ impl<const W: usize> Newest<W> {
         }
         loop {
             if self.oldest == NEWEST {
-                self.renumber();
-                *stamps = V::load(&self.stamps);
+                *stamps = self.renumber::<V>();
             }
             let slot = usize::from(self.by_age[self.oldest % NEWEST]) % NEWEST;
             self.oldest += 1;
@@ -113,7 +111,7 @@ impl<const W: usize> Newest<W> {
     /// The line in a slot goes.
     pub(crate) fn remove<V: Vector>(&mut self, stamps: &mut V::Stamps, slot: usize) {
         self.used &= !(1 << slot);
-        self.renumber();
+        self.renumber::<V>();
         make_oldest(&mut self.stamps.0, &mut self.by_age, slot);
         *stamps = V::load(&self.stamps);
     }
@@ -123,19 +121,19 @@ impl<const W: usize> Newest<W> {
         oldest_first(&self.stamps.0, &self.entries, &[self.used])
     }
 
-    /// Numbers the stamps 0 ..= 63 in the same order.
-    #[inline(never)]
-    fn renumber(&mut self) {
-        let mut slots = [NEWEST as u8; 256];
-        for (slot, &stamp) in (0..).zip(&self.stamps.0) {
-            slots[usize::from(stamp)] = slot;
-        }
-        for (rank, slot) in (0..).zip(slots.into_iter().filter(|&slot| usize::from(slot) < NEWEST)) {
-            self.stamps.0[usize::from(slot)] = rank;
-            self.by_age[usize::from(rank)] = slot;
+    /// Numbers the stamps 0 ..= 63 in the same order; returns them.
+    #[inline(always)]
+    fn renumber<V: Vector>(&mut self) -> V::Stamps {
+        let before = V::load(&self.stamps);
+        let stamps = self.stamps.0;
+        for (slot, &stamp) in (0..).zip(&stamps) {
+            let rank = NEWEST - 1 - V::later(before, stamp).count_ones() as usize;
+            self.stamps.0[usize::from(slot)] = rank as u8;
+            self.by_age[rank % NEWEST] = slot;
         }
         self.tick = NEWEST as u8;
         self.oldest = 0;
+        V::load(&self.stamps)
     }
 }
 
