@@ -123,7 +123,7 @@ impl<const W: usize> Held<W> {
         self.slots[usize::from(entry) % HELD] = slot as u16;
     }
 
-    /// A line comes in, where none has to go. What happened to it until now is for the caller to set, as for the next.
+    /// A line comes in, where none has to go; the caller sets what happened to it.
     #[inline(always)]
     pub(crate) fn add(&mut self, line: u64) -> Entry {
         let entry = self.free.pop().unwrap_or(self.len as Entry);
@@ -132,7 +132,8 @@ impl<const W: usize> Held<W> {
         entry
     }
 
-    /// A line comes in and has the entry of another, which goes; returns that one.
+    /// A line comes in and has the entry of another, which goes; returns that one. What happened to that is there until the
+    /// caller sets what happened to the new one.
     #[inline(always)]
     pub(crate) fn replace(&mut self, entry: Entry, line: u64) -> u64 {
         let gone = self.unlink(entry);

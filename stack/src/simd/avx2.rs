@@ -12,7 +12,7 @@ use core::arch::x86_64::*;
 pub(super) struct Avx2;
 
 // SAFETY, for every block here:
-// - only reached from `feed_avx2`, so the instructions are there;
+// - only reached from `run_avx2`, so the instructions are there;
 // - what is loaded or stored lies within the array that is borrowed, at the alignment its type has.
 impl Vector for Avx2 {
     type Stamps = (__m256i, __m256i);

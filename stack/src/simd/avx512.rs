@@ -14,7 +14,7 @@ use core::arch::x86_64::*;
 pub(super) struct Avx512;
 
 // SAFETY, for every block here:
-// - only reached from `feed_avx512`, so the instructions are there;
+// - only reached from `run_avx512`, so the instructions are there;
 // - what is loaded or stored lies within the array that is borrowed, at the alignment its type has.
 impl Vector for Avx512 {
     type Stamps = __m512i;
