@@ -7,7 +7,8 @@ use common::{loads_and_end, run_program, static_programs};
 #[test]
 fn a_static_program_lives_and_ends_like_any_other() {
     use bf_profile::EndReason;
-    for program in static_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    for program in static_programs(directory.path()) {
         let cases = [
             (&["exit"][..], 3, 100_012, EndReason::Exit),
             (&["_exit"], 5, 10, EndReason::QuickExit),

@@ -6,6 +6,7 @@
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write as _, pipe};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use command_fds::{CommandFdExt as _, FdMapping};
@@ -213,7 +214,14 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may be gone already. One that is killed leaves files behind, here and there.
+        let closing = self.to.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
+        for _ in 0..100 {
+            if closing.is_err() || !matches!(self.child.try_wait(), Ok(None)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

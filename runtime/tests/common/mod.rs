@@ -3,6 +3,9 @@
 
 use bf_profile::{EndReason, Histograms, Owner, Process, read_file};
 use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::fs::{self, File};
+use std::hash::{Hash as _, Hasher as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -28,29 +31,44 @@ fn compile(name: &str, to: &Path, options: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The compiled programs: `lives`, `chaos`, `busy` and `library.so`.
+/// The compiled programs: `lives`, `chaos`, `busy` and `library.so`, which all tests share and later runs find again.
 pub fn programs() -> &'static Path {
-    static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
-    let directory = DIRECTORY.get_or_init(|| {
-        let directory = TempDir::new().unwrap();
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
         let built = built();
         let (search, runpath) = (format!("-L{}", built.display()), format!("-Wl,-rpath,{}", built.display()));
         let library = [search.as_str(), runpath.as_str(), "-lbf_rt", "-lm"];
-        let shared = [&["-shared", "-fPIC", "-Wl,--no-as-needed"], &library[..]].concat();
-        compile("lives.c", &directory.path().join("lives"), &[&["-Wl,--no-as-needed"], &library[..]].concat());
-        compile("chaos.c", &directory.path().join("chaos"), &[&["-Wl,--no-as-needed"], &library[..]].concat());
-        let fixed = [&["-Wl,--no-as-needed", "-no-pie"], &library[..]].concat();
-        compile("busy.c", &directory.path().join("busy"), &fixed);
-        compile("library.c", &directory.path().join("library.so"), &shared);
+        let with = |options: &[&'static str]| [&["-Wl,--no-as-needed"], options, &library].concat();
+        let programs = [
+            ("lives.c", "lives", with(&[])),
+            ("chaos.c", "chaos", with(&[])),
+            ("busy.c", "busy", with(&["-no-pie"])),
+            ("library.c", "library.so", with(&["-shared", "-fPIC"])),
+        ];
+        let mut hasher = DefaultHasher::new();
+        programs.hash(&mut hasher);
+        for (name, ..) in &programs {
+            fs::read(source(name)).unwrap().hash(&mut hasher);
+        }
+        fs::read(source("bf_by_hand.h")).unwrap().hash(&mut hasher);
+        let name = format!("programs-{:016x}", hasher.finish());
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&directory).unwrap();
+        let lock = File::create(directory.join("lock")).unwrap();
+        lock.lock().unwrap();
+        let done = directory.join("done");
+        if !done.exists() {
+            programs.iter().for_each(|(from, to, options)| compile(from, &directory.join(to), options));
+            File::create(done).unwrap();
+        }
         directory
-    });
-    directory.path()
+    })
 }
 
-/// `lives` linked with the runtime as one object, in every way there is.
-pub fn static_programs() -> Vec<PathBuf> {
-    let object = programs().join("bf_rt.o");
-    let exports = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("exports.txt")).unwrap();
+/// `lives` linked with the runtime as one object, in every way there is, into a directory.
+pub fn static_programs(directory: &Path) -> Vec<PathBuf> {
+    let object = directory.join("bf_rt.o");
+    let exports = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("exports.txt")).unwrap();
     let exports: Vec<_> = exports.lines().filter(|line| !line.starts_with('#')).collect();
     let mut ld = Command::new("ld");
     ld.args(["-r", "--gc-sections", "-o"]).arg(&object).args(exports.iter().flat_map(|name| ["-u", name]));
@@ -64,7 +82,7 @@ pub fn static_programs() -> Vec<PathBuf> {
     let ways: [(&str, &[&str]); 4] =
         [("static", &["-static"]), ("static-pie", &["-static-pie"]), ("pie", &["-pie"]), ("no-pie", &["-no-pie"])];
     let link = |(name, options): (&str, &[&str])| {
-        let program = programs().join(name);
+        let program = directory.join(name);
         compile("lives.c", &program, &[&["-DNO_DLOPEN"], options, &[object, "-lm"]].concat());
         program
     };
