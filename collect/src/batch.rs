@@ -256,7 +256,7 @@ impl Batch {
     fn examine(&self, known: Known, record: Range<usize>) -> (bool, u64) {
         let (shape, record) = (&*self.shapes[known.place as usize - 1], &self.words[record]);
         let holes = shape.has_holes(record);
-        let each = if shape.plain && !holes { shape.steps.len() as u64 } else { count(shape, record) };
+        let each = if shape.plain() && !holes { shape.steps.len() as u64 } else { count(shape, record) };
         (holes, shape.iterations(record).saturating_mul(each))
     }
 
@@ -275,7 +275,7 @@ impl Batch {
             self.known.resize(number as usize + 1, Known::default());
         }
         let shape = shapes.shape(number);
-        let simple = shape.plain && !shape.stream;
+        let simple = shape.plain() && !shape.stream;
         let accesses = if simple { shape.steps.len() as u32 } else { Known::NONE };
         self.attributed |= !shape.items.is_empty();
         self.shapes.push(shape);

@@ -113,12 +113,12 @@ impl Batch {
         };
         for record in self.records() {
             match record {
-                Record::Shaped { shape, words, whole: true, items, .. } if shape.plain && shape.stream => {
+                Record::Shaped { shape, words, whole: true, items, .. } if shape.plain() && shape.stream => {
                     stream.clear();
                     stream.extend(words);
                     writer.stream(shape, items, stream);
                 }
-                Record::Shaped { shape, index, words, whole: true, items } if shape.plain => {
+                Record::Shaped { shape, index, words, whole: true, items } if shape.plain() => {
                     writer.once(shape, items, index, words);
                 }
                 _ => {

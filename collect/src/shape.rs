@@ -14,8 +14,6 @@ pub struct Shape {
     pub(crate) places: Vec<u32>,
     pub(crate) words: u32,
     pub(crate) stream: bool,
-    /// Only loads and stores, none of them long.
-    pub(crate) plain: bool,
     /// Its steps if it is plain, as they are read most.
     pub(crate) simple: Vec<Simple>,
     /// Number of its segment, from 1 up; 0 if segments of one form are not told apart.
@@ -139,7 +137,6 @@ impl Shape {
             places: Vec::new(),
             words,
             stream: false,
-            plain: true,
             simple: Vec::new(),
             origin: 0,
             function: 0,
@@ -162,27 +159,14 @@ impl Shape {
         if words == 0 || !steps.iter().all(inside) {
             return None;
         }
-        let simple: Option<Vec<_>> = steps.iter().map(Step::simple).collect();
-        let (plain, simple) = (simple.is_some(), simple.unwrap_or_default());
+        let simple = steps.iter().map(Step::simple).collect::<Option<Vec<_>>>().unwrap_or_default();
         let mut places: Vec<_> = steps.iter().map(|step| step.word).collect();
         places.sort_unstable();
         places.dedup();
         let items: Vec<_> = steps.iter().flat_map(|step| std::iter::repeat_n(step.item, step.items())).collect();
         let item_count = items.len();
         let items = if items.iter().all(|&item| item == Item::NONE) { Vec::new() } else { items };
-        Some(Self {
-            steps,
-            items,
-            item_count,
-            places,
-            words,
-            stream,
-            plain,
-            simple,
-            origin: 0,
-            function: 0,
-            event: None,
-        })
+        Some(Self { steps, items, item_count, places, words, stream, simple, origin: 0, function: 0, event: None })
     }
 
     /// The shape of one segment, told apart from others of the same form by its number, from 1 up.
@@ -197,6 +181,12 @@ impl Shape {
     pub const fn in_function(mut self, number: u32) -> Self {
         self.function = number;
         self
+    }
+
+    /// Whether it has only loads and stores, none of them long.
+    #[inline]
+    pub(crate) const fn plain(&self) -> bool {
+        self.simple.len() == self.steps.len()
     }
 
     /// How often the steps of a record happen.

@@ -52,8 +52,8 @@ fn memory_that_grows_at_one_access() {
 fn a_profile_that_is_not_written_is_remarked_on_when_asked() {
     let remark = "bf: no memory: recording ends and no profile is written\n";
     // Enough for the loader, and too little for more: how much that is depends on how the runtime was built.
-    let runs = (8..64).map(|mib| limited(&format!("ulimit -v {}; export BF_VERBOSE=1", mib << 10), "wide-range"));
-    let run = runs.into_iter().find(|run| run.stderr == remark).expect("a limit that leaves no room for a profile");
+    let mut runs = (8..64).map(|mib| limited(&format!("ulimit -v {}; export BF_VERBOSE=1", mib << 10), "wide-range"));
+    let run = runs.find(|run| run.stderr == remark).expect("a limit that leaves no room for a profile");
     assert_eq!((run.code(), run.stdout.as_str(), run.files()), (4, "done\n", Vec::new()));
 }
 

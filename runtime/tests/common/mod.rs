@@ -2,10 +2,10 @@
 #![expect(dead_code, reason = "every test file uses some of it")]
 
 use bf_profile::{EndReason, Histograms, Owner, Process, read_file};
+use bf_tests::cached::built;
+use bf_tests::sandbox::Build;
 use std::collections::BTreeMap;
-use std::collections::hash_map::DefaultHasher;
-use std::fs::{self, File};
-use std::hash::{Hash as _, Hasher as _};
+use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// Where cargo puts what it builds for this test, the shared runtime among it.
-fn built() -> PathBuf {
+fn libraries() -> PathBuf {
     let mut directory = std::env::current_exe().unwrap();
     directory.pop();
     if directory.join("libbf_rt.so").exists() { directory } else { directory.join("..") }
@@ -35,8 +35,8 @@ fn compile(name: &str, to: &Path, options: &[&str]) {
 pub fn programs() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
-        let built = built();
-        let (search, runpath) = (format!("-L{}", built.display()), format!("-Wl,-rpath,{}", built.display()));
+        let from = libraries();
+        let (search, runpath) = (format!("-L{}", from.display()), format!("-Wl,-rpath,{}", from.display()));
         let library = [search.as_str(), runpath.as_str(), "-lbf_rt", "-lm"];
         let with = |options: &[&'static str]| [&["-Wl,--no-as-needed"], options, &library].concat();
         let programs = [
@@ -45,23 +45,13 @@ pub fn programs() -> &'static Path {
             ("busy.c", "busy", with(&["-no-pie"])),
             ("library.c", "library.so", with(&["-shared", "-fPIC"])),
         ];
-        let mut hasher = DefaultHasher::new();
-        programs.hash(&mut hasher);
-        for (name, ..) in &programs {
-            fs::read(source(name)).unwrap().hash(&mut hasher);
-        }
-        fs::read(source("bf_by_hand.h")).unwrap().hash(&mut hasher);
-        let name = format!("programs-{:016x}", hasher.finish());
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(&directory).unwrap();
-        let lock = File::create(directory.join("lock")).unwrap();
-        lock.lock().unwrap();
-        let done = directory.join("done");
-        if !done.exists() {
+        let sources = ["lives.c", "chaos.c", "busy.c", "library.c", "bf_by_hand.h"].map(source);
+        let sources = sources.map(|source| fs::read_to_string(source).unwrap());
+        let fill = |directory: &Path| {
             programs.iter().for_each(|(from, to, options)| compile(from, &directory.join(to), options));
-            File::create(done).unwrap();
-        }
-        directory
+            Ok(())
+        };
+        built("runtime", Build::Native, &format!("{programs:?} {sources:?}"), fill).unwrap()
     })
 }
 
@@ -73,7 +63,7 @@ pub fn static_programs(directory: &Path) -> Vec<PathBuf> {
     let mut ld = Command::new("ld");
     ld.args(["-r", "--gc-sections", "-o"]).arg(&object).args(exports.iter().flat_map(|name| ["-u", name]));
     ld.args(["malloc", "calloc", "realloc", "free"].map(|name| format!("--wrap={name}")));
-    assert!(ld.arg(built().join("libbf_rt.a")).status().unwrap().success());
+    assert!(ld.arg(libraries().join("libbf_rt.a")).status().unwrap().success());
     let mut objcopy = Command::new("objcopy");
     objcopy.args(["--strip-debug", "--strip-unneeded"]);
     objcopy.args(exports.iter().map(|name| format!("--keep-global-symbol={name}")));
