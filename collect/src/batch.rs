@@ -63,8 +63,9 @@ impl Shapes for TestShapes {
 pub struct Batch {
     /// Records: a [`Tag`], then what it says.
     words: Vec<u64>,
+    /// By number; those that it does not know stand for nothing.
     shapes: Vec<Arc<Shape>>,
-    /// By number of a shape.
+    /// Likewise.
     known: Vec<Known>,
     /// Where the tag is to which single accesses are being added.
     singles: Option<usize>,
@@ -78,16 +79,13 @@ pub struct Batch {
 }
 
 /// What a batch knows of a shape.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    /// 1 + its index in the batch's shapes; 0 if it is not there.
-    place: u32,
-    /// The accesses of a record of it; `NONE`: they have to be counted.
-    accesses: u32,
-}
-
-impl Known {
-    const NONE: u32 = u32::MAX;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    Nothing,
+    /// The accesses of a record of it.
+    Accesses(u32),
+    /// They have to be counted.
+    Varies,
 }
 
 /// First word of a record.
@@ -99,12 +97,12 @@ impl Tag {
     const NONE: u64 = 0;
     /// Single accesses, as many as the upper half says: each an address and `size << 1 | store`.
     const SINGLES: u64 = 1;
-    /// From here on: shapes, by index; in the upper half 1 if some step did not happen.
+    /// From here on: shapes, by number; in the upper half 1 if some step did not happen.
     const SHAPES: u64 = 2;
 
     #[inline]
-    const fn shape(index: u32, holes: bool) -> u64 {
-        (Self::SHAPES + index as u64) | (holes as u64) << 32
+    const fn shape(number: u32, holes: bool) -> u64 {
+        (Self::SHAPES + number as u64) | (holes as u64) << 32
     }
 
     #[inline]
@@ -123,8 +121,8 @@ impl Tag {
 pub(crate) enum Record<'a> {
     /// Accesses: each an address and `size << 1 | store`.
     Singles { words: &'a [u64], items: &'a [Item] },
-    /// `words`, the header's place included, of a shape; `index` tells the shapes of one batch apart.
-    Shaped { shape: &'a Shape, index: u64, words: &'a [u64], whole: bool, items: &'a [Item] },
+    /// `words`, the header's place included, of a shape, which has this number.
+    Shaped { shape: &'a Shape, number: u64, words: &'a [u64], whole: bool, items: &'a [Item] },
 }
 
 impl Batch {
@@ -135,6 +133,11 @@ impl Batch {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty batch with room for so many words.
+    pub(crate) fn with_capacity(words: usize) -> Self {
+        Self { words: Vec::with_capacity(words), ..Self::default() }
     }
 
     /// One access of `size` bytes; size 0 is no access. What would lie past the end of the address space is cut off.
@@ -185,14 +188,13 @@ impl Batch {
             if zero < at {
                 zero = self.next_zero(at);
             }
-            let (holes, accesses) = match known.accesses {
-                Known::NONE => self.examine(known, at..next),
-                _ if zero < next => self.examine(known, at..next),
-                accesses => (false, accesses.into()),
+            let (holes, accesses) = match known {
+                Known::Accesses(accesses) if zero >= next => (false, accesses.into()),
+                _ => self.examine(number, at..next),
             };
-            self.words[at] = Tag::shape(known.place - 1, holes);
+            self.words[at] = Tag::shape(number, holes);
             if accesses == 0 {
-                self.events += usize::from(self.shapes[known.place as usize - 1].event.is_some());
+                self.events += usize::from(self.shapes[number as usize].event.is_some());
             }
             if self.accesses.saturating_add(accesses) > Self::MOST {
                 // What comes after this record waits.
@@ -220,7 +222,8 @@ impl Batch {
         let holes = shape.has_holes(&record);
         while left > 0 && each > 0 {
             let part = left.min((Self::MOST / each).max(1));
-            record[0] = Tag::shape(self.known(number, shapes).place - 1, holes);
+            let _ = self.known(number, shapes);
+            record[0] = Tag::shape(number, holes);
             if shape.stream {
                 record[Shape::COUNT as usize] = part;
             }
@@ -253,8 +256,8 @@ impl Batch {
     }
 
     /// Whether some step of the record there did not happen, and how many accesses it stands for.
-    fn examine(&self, known: Known, record: Range<usize>) -> (bool, u64) {
-        let (shape, record) = (&*self.shapes[known.place as usize - 1], &self.words[record]);
+    fn examine(&self, number: u32, record: Range<usize>) -> (bool, u64) {
+        let (shape, record) = (&*self.shapes[number as usize], &self.words[record]);
         let holes = shape.has_holes(record);
         let each = if shape.plain() && !holes { shape.steps.len() as u64 } else { count(shape, record) };
         (holes, shape.iterations(record).saturating_mul(each))
@@ -264,23 +267,22 @@ impl Batch {
     #[inline]
     fn known(&mut self, number: u32, shapes: &mut impl Shapes) -> Known {
         match self.known.get(number as usize) {
-            Some(&known) if known.place > 0 => known,
-            _ => self.learn(number, shapes),
+            Some(&known) if known != Known::Nothing => known,
+            _ => self.learn(number as usize, shapes.shape(number)),
         }
     }
 
     #[cold]
-    fn learn(&mut self, number: u32, shapes: &mut impl Shapes) -> Known {
-        if self.known.len() <= number as usize {
-            self.known.resize(number as usize + 1, Known::default());
+    fn learn(&mut self, number: usize, shape: Arc<Shape>) -> Known {
+        if self.known.len() <= number {
+            let nothing = Arc::new(Shape::empty(1));
+            self.shapes.resize(number + 1, nothing);
+            self.known.resize(number + 1, Known::Nothing);
         }
-        let shape = shapes.shape(number);
         let simple = shape.plain() && !shape.stream;
-        let accesses = if simple { shape.steps.len() as u32 } else { Known::NONE };
+        let known = if simple { Known::Accesses(shape.steps.len() as u32) } else { Known::Varies };
         self.attributed |= !shape.items.is_empty();
-        self.shapes.push(shape);
-        let known = Known { place: self.shapes.len() as u32, accesses };
-        self.known[number as usize] = known;
+        (self.shapes[number], self.known[number]) = (shape, known);
         known
     }
 
@@ -375,6 +377,46 @@ impl Batch {
         }
     }
 
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Whether a record ends before this word.
+    pub(crate) fn record_ends_at(&self, at: usize) -> bool {
+        self.end_of_records(0..at, at) == at
+    }
+
+    /// Where records end that begin with a range, those behind it left out, and have so many words, if there are as many; or
+    /// with the last one more.
+    pub(crate) fn end_of_records(&self, range: Range<usize>, words: usize) -> usize {
+        let mut records = Records { words: &self.words[range.start..], ..self.records() };
+        let least = words.min(range.len());
+        let taken = |records: &Records<'_>| self.words.len() - range.start - records.words.len();
+        while taken(&records) < least && records.next().is_some() {}
+        range.start + taken(&records)
+    }
+
+    /// Adds these words of another one, whole records. Events are not counted.
+    pub(crate) fn add(&mut self, other: &Self, range: Range<usize>) {
+        for (number, shape) in other.shapes.iter().enumerate() {
+            let unknown = |known: &[Known]| known.get(number).is_none_or(|&known| known == Known::Nothing);
+            if !unknown(&other.known) && unknown(&self.known) {
+                self.learn(number, Arc::clone(shape));
+            }
+        }
+        let begin = self.words.len();
+        self.words.extend_from_slice(&other.words[range]);
+        let added = Records { words: &self.words[begin..], ..self.records() };
+        self.accesses += added.map(Record::accesses).sum::<u64>();
+    }
+
+    /// A batch of these words of it.
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        let mut part = Self::new();
+        part.add(self, range);
+        part
+    }
+
     /// Forgets all accesses and events; shapes stay known.
     pub fn clear(&mut self) {
         self.words.clear();
@@ -421,12 +463,12 @@ impl<'a> Iterator for Records<'a> {
                     return Some(Record::Singles { words: &words[1..], items: self.items(len / 2) });
                 }
                 kind => {
-                    let index = kind - Tag::SHAPES;
-                    let shape = &*self.shapes[index as usize];
+                    let number = kind - Tag::SHAPES;
+                    let shape = &*self.shapes[number as usize];
                     let (words, rest) = self.words.split_at(shape.words as usize);
                     self.words = rest;
                     let items = if self.by_address { self.items(shape.item_count) } else { &shape.items };
-                    return Some(Record::Shaped { shape, index, words, whole: tag.upper() == 0, items });
+                    return Some(Record::Shaped { shape, number, words, whole: tag.upper() == 0, items });
                 }
             }
         }
@@ -434,6 +476,14 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl Record<'_> {
+    /// How many accesses it stands for.
+    fn accesses(self) -> u64 {
+        match self {
+            Self::Singles { words, .. } => words.len() as u64 / 2,
+            Self::Shaped { shape, words, .. } => shape.iterations(words).saturating_mul(count(shape, words)),
+        }
+    }
+
     /// Gives all accesses to `take`.
     pub(crate) fn for_each(self, take: &mut impl FnMut(Access, Item)) {
         match self {

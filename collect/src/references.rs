@@ -118,8 +118,8 @@ impl Batch {
                     stream.extend(words);
                     writer.stream(shape, items, stream);
                 }
-                Record::Shaped { shape, index, words, whole: true, items } if shape.plain() => {
-                    writer.once(shape, items, index, words);
+                Record::Shaped { shape, number, words, whole: true, items } if shape.plain() => {
+                    writer.once(shape, items, number, words);
                 }
                 _ => {
                     writer.end_piece();
@@ -175,13 +175,13 @@ impl<T: Take> Writer<'_, T> {
 
     /// The steps of a plain record that happen once.
     #[inline]
-    fn once(&mut self, shape: &Shape, items: &[Item], index: u64, words: &[u64]) {
+    fn once(&mut self, shape: &Shape, items: &[Item], number: u64, words: &[u64]) {
         if shape.simple.is_empty() {
             return;
         }
         let begin = self.references.len();
         self.lines(shape, items, words);
-        let same_lines = self.of == Some(index) && self.references[self.piece..begin] == self.references[begin..];
+        let same_lines = self.of == Some(number) && self.references[self.piece..begin] == self.references[begin..];
         if same_lines && (!self.by_address || self.items[self.piece..begin] == self.items[begin..]) {
             if self.written < FEW {
                 self.written += self.references.len() - begin;
@@ -196,7 +196,7 @@ impl<T: Take> Writer<'_, T> {
             return;
         }
         self.begin_piece(begin);
-        (self.of, self.times, self.written) = (Some(index), 1, 0);
+        (self.of, self.times, self.written) = (Some(number), 1, 0);
     }
 
     /// The iterations of a plain record that is a stream.

@@ -14,12 +14,13 @@ use crate::directory::Directory;
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work, is_common};
 use crate::references::Scratch;
+use crate::rounds::{Next, Rounds, Seek};
 use crate::stacks::{Behind, Digesters, Spare, Stacks};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
 use crate::tracker::Tracker;
 use crate::{Batch, Sample};
 use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
-use bf_stack::{Bucket, Deferred, Digest, Instructions, Limits, Stack, Within};
+use bf_stack::{Bucket, Deferred, Digest, Instructions, Limits, Stack, Tally, Within};
 use crossbeam_queue::ArrayQueue;
 use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -45,6 +46,9 @@ pub struct Config {
     pub by_path: bool,
     /// How many lines that several slots use are told apart, of each line size.
     pub tracked: usize,
+    /// How rounds are sought, which need not be analysed each by itself; `None`: not at all. They are where there is one slot
+    /// only, in the order of time, and histograms are not kept by object or call path.
+    pub rounds: Option<Seek>,
 }
 
 /// How batches of several slots are put in one order, for the global stacks and for what slots do to each other's.
@@ -70,6 +74,7 @@ impl Default for Config {
             by_object: false,
             by_path: false,
             tracked: Self::TRACKED,
+            rounds: Some(Seek::default()),
         }
     }
 }
@@ -104,6 +109,8 @@ pub struct Snapshot {
     pub accesses: u64,
     /// Counted accesses that came when no more memory could be taken: no stack has them.
     pub skipped: u64,
+    /// Counted accesses that were not analysed one by one, because they belong to rounds that are all the same.
+    pub again: u64,
     /// References no stack could take.
     pub dropped: u64,
     /// Stacks left out because their owner did not let go of them in time.
@@ -177,6 +184,8 @@ pub struct Session {
     /// Batches that are fed to slots now; [`ALONE`] if one is that needs all stacks.
     feeding: AtomicU32,
     pipeline: OnceLock<Pipeline>,
+    /// Held by who feeds the only slot while it is decided what is to be done with a batch; before all other locks.
+    repeating: Mutex<Repeating>,
     /// Where there are no helpers: what slots made of batches for the global stacks, in order. Who finds these busy leaves it
     /// to whoever has their turn next.
     made: ArrayQueue<Made>,
@@ -185,6 +194,7 @@ pub struct Session {
     digesters: Mutex<Vec<(usize, Digesters)>>,
     accesses: AtomicU64,
     skipped: AtomicU64,
+    again: AtomicU64,
     /// Whether no more memory may be taken.
     full: fn() -> bool,
     closed: AtomicBool,
@@ -195,6 +205,8 @@ impl Session {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let parts = vec![config.clone()];
+        let sought = config.order == Order::Time && config.sample.is_none() && !config.by_object && !config.by_path;
+        let rounds = config.rounds.filter(|_| sought && !config.line_sizes.is_empty()).map(Rounds::new);
         Self {
             config,
             parts,
@@ -207,11 +219,13 @@ impl Session {
             kept: Mutex::default(),
             feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
+            repeating: Mutex::new(Repeating { rounds, from: Vec::new(), to: Vec::new() }),
             made: ArrayQueue::new(MADE),
             spare: Arc::new(Spare::new(2 * MADE)),
             digesters: Mutex::default(),
             accesses: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
+            again: AtomicU64::new(0),
             full: || false,
             closed: AtomicBool::new(false),
         }
@@ -271,6 +285,10 @@ impl Session {
     /// A place for a new thread: that of a thread that ended if there is one, with its contents, else a new one.
     /// Slot 0 is the first. Once there are two the global stacks exist and have slot 0's contents and counts.
     pub fn take_slot(&self) -> u32 {
+        let taken = |slots: &Slots| slots.free.is_empty().then_some(slots.owners.len());
+        if self.lock(&self.slots).and_then(|slots| taken(&slots)) == Some(1) {
+            self.seek_no_more();
+        }
         let Some(mut slots) = self.lock(&self.slots) else { return 0 };
         slots.free.pop().unwrap_or_else(|| self.add_slot(&mut slots))
     }
@@ -284,6 +302,9 @@ impl Session {
 
     /// Makes sure that slots 0 ..= slot exist, for traces that number their threads.
     pub fn ensure_slot(&self, slot: u32) {
+        if slot > 0 {
+            self.seek_no_more();
+        }
         let Some(mut slots) = self.lock(&self.slots) else { return };
         while slots.owners.len() <= slot as usize {
             self.add_slot(&mut slots);
@@ -392,6 +413,7 @@ impl Session {
     /// If there is no such slot.
     pub fn feed(&self, slot: u32, batch: &Batch, bucket: Bucket) {
         match self.config.order {
+            Order::Time if self.is_round(batch, bucket) => {}
             Order::Time => self.feed_now(slot, batch, bucket),
             Order::Slots => {
                 self.lock(&self.kept).into_iter().for_each(|mut kept| kept.push((slot, batch.clone(), bucket)))
@@ -425,6 +447,109 @@ impl Session {
             }
             None => {}
         }
+    }
+
+    /// Whether a batch of the only slot belongs to a round like one before, so that there is nothing more to do with it.
+    fn is_round(&self, batch: &Batch, bucket: Bucket) -> bool {
+        if self.config.rounds.is_none() || self.global.get().is_some() {
+            return false;
+        }
+        let Some(mut repeating) = self.lock(&self.repeating) else { return false };
+        let Some(rounds) = &mut repeating.rounds else { return false };
+        match rounds.next(batch, bucket, (self.full)()) {
+            Next::Analyse => return false,
+            Next::Begin => {
+                match self.tally() {
+                    Some(tally) => repeating.from = tally,
+                    None => rounds.give_up(),
+                }
+                return false;
+            }
+            Next::Break => {
+                self.end_rounds(&mut repeating);
+                return false;
+            }
+            Next::Skip => self.count_again(batch, bucket),
+            Next::End(words) => {
+                let (last, rest) = (batch.part(0..words), batch.part(words..batch.words().len()));
+                let all = self.feed_only(&last, bucket);
+                self.count(&last, bucket, if all { 0 } else { last.accesses() });
+                if let Some(tally) = self.tally().filter(|_| all) {
+                    repeating.to = tally;
+                    self.count_again(&rest, bucket);
+                } else {
+                    rounds.give_up();
+                    let all = self.feed_only(&rest, bucket);
+                    self.count(&rest, bucket, if all { 0 } else { rest.accesses() });
+                }
+            }
+        }
+        true
+    }
+
+    fn count_again(&self, batch: &Batch, bucket: Bucket) {
+        self.count(batch, bucket, 0);
+        if bucket != Bucket::UNCOUNTED {
+            self.again.fetch_add(batch.accesses(), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts the rounds that were only compared, and analyses what came after them.
+    fn end_rounds(&self, repeating: &mut Repeating) {
+        let Repeating { rounds: Some(rounds), from, to } = repeating else { return };
+        let left = rounds.end();
+        if left.times > 0
+            && let Some(owner) = self.only()
+        {
+            for (part, (from, to)) in owner.parts.iter().zip(from.iter().zip(&*to)) {
+                self.lock(part).into_iter().for_each(|mut stacks| stacks.count_again(from, to, left.times));
+            }
+        }
+        left.for_each_batch(|batch, bucket| {
+            let all = self.feed_only(batch, bucket);
+            if bucket != Bucket::UNCOUNTED {
+                self.again.fetch_sub(batch.accesses(), Ordering::Relaxed);
+                self.skipped.fetch_add(if all { 0 } else { batch.accesses() }, Ordering::Relaxed);
+            }
+        });
+        (*from, *to) = Default::default();
+    }
+
+    /// There will be several slots.
+    fn seek_no_more(&self) {
+        if let Some(mut repeating) = self.lock(&self.repeating) {
+            self.end_rounds(&mut repeating);
+            repeating.rounds = None;
+        }
+    }
+
+    fn only(&self) -> Option<Arc<Owner>> {
+        self.lock(&self.slots)?.owners.first().cloned()
+    }
+
+    /// Analyses a batch of the only slot, behind all that was handed over; whether all of it was taken.
+    fn feed_only(&self, batch: &Batch, bucket: Bucket) -> bool {
+        let fed = || {
+            let owner = self.only().filter(|_| self.drain(DRAINED))?;
+            let _turn = self.lock(&owner.turn)?;
+            let feed = |part| self.feed_private(&owner, part, &[], batch, bucket).is_some_and(|taken| taken.all);
+            Some((0..self.parts.len()).filter(|&part| !feed(part)).count() == 0)
+        };
+        batch.words().is_empty() || fed().unwrap_or_default()
+    }
+
+    /// What the stacks of the only slot counted of all that was handed over, by part and line size; `None` if that cannot be
+    /// told.
+    fn tally(&self) -> Option<Vec<Vec<Tally>>> {
+        let closed = || self.closed.load(Ordering::Acquire);
+        let owner = self.only().filter(|_| self.drain(DRAINED))?;
+        let _turn = self.lock(&owner.turn)?;
+        let absorbed = self.absorb(&owner, closed);
+        let of = |part: usize| {
+            let mut stacks = self.lock(&owner.parts[part])?;
+            owner.settle(part, &mut stacks, closed).then(|| stacks.tally()).flatten()
+        };
+        (0..owner.parts()).map(of).collect::<Option<_>>().filter(|_| absorbed)
     }
 
     /// Feeds a batch to the global stacks where lines are sampled.
@@ -670,6 +795,7 @@ impl Session {
     /// If there is no such slot.
     pub fn hand_over(&self, slot: u32, batch: &mut Batch, bucket: Bucket) {
         match self.pipeline.get() {
+            Some(_) if self.is_round(batch, bucket) => {}
             Some(pipeline) if self.config.order == Order::Time => {
                 pipeline.submit(slot, batch, bucket, |job| self.work_on(job), || self.work_behind())
             }
@@ -688,9 +814,14 @@ impl Session {
 
     /// Waits, and helps, until all that was handed over is analysed; `false` if nothing went on for `patience`.
     pub fn settle(&self, patience: Duration) -> bool {
+        let ended = lock_for(&self.repeating, patience).map(|mut repeating| self.end_rounds(&mut repeating));
         let mut kept = self.lock(&self.kept).map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default();
         kept.sort_by_key(|&(slot, ..)| slot);
         kept.iter().for_each(|(slot, batch, bucket)| self.feed_now(*slot, batch, *bucket));
+        ended.is_some() && self.drain(patience)
+    }
+
+    fn drain(&self, patience: Duration) -> bool {
         self.pipeline
             .get()
             .is_none_or(|pipeline| pipeline.settle(patience, |job| self.work_on(job), || self.work_behind()))
@@ -701,9 +832,12 @@ impl Session {
     /// callers that may have interrupted its holder.
     #[must_use]
     pub fn snapshot(&self, patience: Duration) -> Snapshot {
+        let ended = lock_for(&self.repeating, patience).map(|mut repeating| self.end_rounds(&mut repeating));
         let mut snapshot = Snapshot {
             accesses: self.accesses.load(Ordering::Relaxed),
             skipped: self.skipped.load(Ordering::Relaxed),
+            again: self.again.load(Ordering::Relaxed),
+            missing: u32::from(ended.is_none()),
             ..Snapshot::empty(&self.config)
         };
         let Some(owners) = lock_for(&self.slots, patience).map(|slots| slots.owners.clone()) else {
@@ -805,6 +939,19 @@ const WAITING: usize = 8;
 
 /// In [`Session::feeding`]: one batch is fed with all stacks at hand.
 const ALONE: u32 = u32::MAX;
+
+/// For the only slot to have nothing handed over any more.
+const DRAINED: Duration = Duration::from_secs(10);
+
+/// What is known of rounds.
+#[derive(Debug)]
+struct Repeating {
+    /// `None`: they are not sought.
+    rounds: Option<Rounds>,
+    /// What had been counted before the one that counts again, and after it.
+    from: Vec<Vec<Tally>>,
+    to: Vec<Vec<Tally>>,
+}
 
 /// What came of feeding a batch to the stacks of its slot.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
-use bf_stack::{Chunk, Counted, Deferred, Digest, Digester, Engine, Found, Stack, Within};
+use bf_stack::{Chunk, Counted, Deferred, Digest, Digester, Engine, Found, Stack, Tally, Within};
 use crossbeam_queue::ArrayQueue;
 
 /// What is kept of one line size.
@@ -172,6 +172,22 @@ impl Stacks {
             Kept::Whole(stack) => Some(&mut **stack),
             Kept::Sampled(_) => None,
         })
+    }
+
+    /// What they counted so far, by line size; `None` if that is not all there is to tell.
+    pub(crate) fn tally(&self) -> Option<Vec<Tally>> {
+        let of = |kept: &Kept| match kept {
+            Kept::Whole(stack) => stack.tally(),
+            Kept::Sampled(_) => None,
+        };
+        self.kept.iter().map(of).collect()
+    }
+
+    /// As [`Stack::count_again`].
+    pub(crate) fn count_again(&mut self, from: &[Tally], to: &[Tally], times: u64) {
+        for (stack, (from, to)) in self.whole().zip(from.iter().zip(to)) {
+            stack.count_again(from, to, times);
+        }
     }
 
     /// From now on other slots' stores take lines away.

@@ -35,6 +35,8 @@ pub struct Options {
     pub sharing: Option<u32>,
     /// `BF_THREADS`: helper threads.
     pub threads: Option<u32>,
+    /// `BF_ROUNDS`: whether rounds that are all the same are analysed once.
+    pub rounds: Option<bool>,
     /// `BF_MAX_MEMORY`: bytes.
     pub max_memory: Option<u64>,
     /// `BF_CHECKPOINT`: time between checkpoints.
@@ -87,6 +89,7 @@ impl Options {
             "BF_BY_OBJECT" => self.by_object = Some(flag(&text)?),
             "BF_SHARING" => self.sharing = Some(number(&text, 0, 1 << 20)?),
             "BF_THREADS" => self.threads = Some(number(&text, 0, 64)?),
+            "BF_ROUNDS" => self.rounds = Some(flag(&text)?),
             "BF_MAX_MEMORY" => self.max_memory = Some(bytes(&text)?),
             "BF_CHECKPOINT" => self.checkpoint = seconds(&text)?,
             "BF_PHASES" => self.phases = Some(accesses(&text)?),
@@ -210,6 +213,7 @@ mod tests {
             ("BF_SHARING", "100"),
             ("BF_PHASES", "3M"),
             ("BF_THREADS", "2"),
+            ("BF_ROUNDS", "0"),
             ("BF_MAX_MEMORY", "3G"),
             ("BF_CHECKPOINT", "0.5"),
             ("BF_STOP", "ignore"),
@@ -229,6 +233,7 @@ mod tests {
             sharing: Some(100),
             phases: Some(3_000_000),
             threads: Some(2),
+            rounds: Some(false),
             max_memory: Some(3 << 30),
             checkpoint: Some(Duration::from_millis(500)),
             stop_ignores: true,
@@ -256,6 +261,7 @@ mod tests {
             ("BF_CHECKPOINT", "-1"),
             ("BF_SAMPLE", "2"),
             ("BF_PATTERNS", "strides,bytes"),
+            ("BF_ROUNDS", "some"),
             ("BF_SHARING", "-1"),
             ("BF_STOP", "yes"),
             ("BF_PROFIEL", "x"),
@@ -270,6 +276,7 @@ mod tests {
             "BF_ORDER: \"random\" is neither time nor slots, ignored",
             "BF_PATTERNS: \"bytes\" is none of unique-bytes, mem-footprint, strides, none, ignored",
             "BF_PROFIEL: no variable of bf, ignored",
+            "BF_ROUNDS: \"some\" is neither 0 nor 1, ignored",
             "BF_SAMPLE: a sampling rate of 2 is not in 1/1048576..=1, ignored",
             "BF_SHARING: \"-1\" is no number, ignored",
             "BF_STOP: \"yes\" is not \"ignore\", ignored",

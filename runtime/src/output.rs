@@ -84,6 +84,12 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
     if snapshot.missing > 0 {
         log::remark(format!("{} stacks were busy at the end and are left out", snapshot.missing));
     }
+    if snapshot.again > 0 {
+        let (again, all) = (snapshot.again, snapshot.accesses);
+        log::say(&format!(
+            "{again} of {all} accesses came in rounds like one before: counted again, not analysed again"
+        ));
+    }
     // Before the counts, in the order of locks.
     let paths = paths::found();
     let counters = counters::collect(&paths);

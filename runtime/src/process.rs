@@ -406,6 +406,7 @@ pub fn config() -> Config {
             by_object,
             by_path,
             tracked: options.sharing.map_or(Config::TRACKED, |lines| lines as usize),
+            rounds: default.rounds.filter(|_| options.rounds != Some(false)),
         }
     })
 }

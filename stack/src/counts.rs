@@ -114,10 +114,10 @@ impl Bins {
         self.0[page].get_or_insert_with(|| Box::new([0; PAGE]))
     }
 
-    fn merge(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self, times: u64) {
         for (number, page) in other.0.iter().enumerate() {
             let Some(page) = page else { continue };
-            self.add_page(number).iter_mut().zip(&**page).for_each(|(sum, count)| *sum += count);
+            add(self.add_page(number), &**page, times);
         }
     }
 
@@ -138,6 +138,13 @@ impl Bins {
             Binned { lo, hi, count }
         };
         zero.into_iter().chain(kept).map(bin).collect()
+    }
+}
+
+/// Adds counts so often. Sums and products wrap around, so that what was added is taken away by adding it 2^64 - 1 times.
+fn add(sums: &mut [u64], counts: &[u64], times: u64) {
+    for (sum, &count) in sums.iter_mut().zip(counts) {
+        *sum = sum.wrapping_add(count.wrapping_mul(times));
     }
 }
 
@@ -168,12 +175,11 @@ impl Rows {
         self.0[index * len + value.min(len - 1)] += weight;
     }
 
-    fn merge(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self, times: u64) {
         if self.0.is_empty() {
-            self.0.clone_from(&other.0);
-        } else {
-            self.0.iter_mut().zip(&other.0).for_each(|(sum, count)| *sum += count);
+            self.0 = vec![0; other.0.len()];
         }
+        add(&mut self.0, &other.0, times);
     }
 
     /// The row of one set count, value 0 such that the sum is `total`; none: it counts for nothing.
@@ -206,11 +212,11 @@ impl Cells {
         self.by_set[kind as usize].add(&by_set, ways, weight);
     }
 
-    fn merge(&mut self, other: &Self) {
-        self.cold.iter_mut().zip(other.cold).for_each(|(sum, count)| *sum += count);
-        self.lost.iter_mut().zip(other.lost).for_each(|(sum, count)| *sum += count);
-        self.full.iter_mut().zip(&other.full).for_each(|(sum, other)| sum.merge(other));
-        self.by_set.iter_mut().zip(&other.by_set).for_each(|(sum, other)| sum.merge(other));
+    fn merge(&mut self, other: &Self, times: u64) {
+        add(&mut self.cold, &other.cold, times);
+        add(&mut self.lost, &other.lost, times);
+        self.full.iter_mut().zip(&other.full).for_each(|(sum, other)| sum.merge(other, times));
+        self.by_set.iter_mut().zip(&other.by_set).for_each(|(sum, other)| sum.merge(other, times));
     }
 
     fn histograms(
@@ -359,19 +365,24 @@ impl<const W: usize> Counts<W> {
         }
     }
 
-    /// Adds what another one counted.
-    fn absorb(&mut self, other: &Self) {
-        let ways = self.limits.max_ways as u8;
+    /// Adds what is in the cells of another one, so often; what waits there is left out.
+    fn absorb_cells(&mut self, other: &Self, times: u64) {
         for (item, references) in (0..).map(Item).zip(&other.references) {
-            self.add_references(item, false, references[0]);
-            self.add_references(item, true, references[1]);
+            self.add_references(item, false, references[0].wrapping_mul(times));
+            self.add_references(item, true, references[1].wrapping_mul(times));
         }
         for (item, cells) in (0..).map(Item).zip(&other.cells) {
             if let Some(cells) = cells {
-                self.cells(item).merge(cells);
+                self.cells(item).merge(cells, times);
             }
         }
-        self.capacity.merge(&other.capacity);
+        self.capacity.merge(&other.capacity, times);
+    }
+
+    /// Adds what another one counted.
+    fn absorb(&mut self, other: &Self) {
+        let ways = self.limits.max_ways as u8;
+        self.absorb_cells(other, 1);
         for combination in other.pending() {
             self.cells(combination.item).add(&combination, ways);
             add_capacity(&mut self.capacity, &combination, ways);
@@ -423,7 +434,7 @@ impl<const W: usize> Counts<W> {
             }
             items.push((item, cells.histograms(count, resident, None, limits)));
             references.iter_mut().zip(count).for_each(|(sum, count)| *sum += count);
-            all.merge(&cells);
+            all.merge(&cells, 1);
             if let Some(resident) = resident {
                 resident_of_all.get_or_insert_with(Resident::default).merge(resident);
             }
@@ -465,8 +476,8 @@ pub(crate) struct Resident {
 impl Resident {
     fn merge(&mut self, other: &Self) {
         self.lines += other.lines;
-        self.full.merge(&other.full);
-        self.sets.merge(&other.sets);
+        self.full.merge(&other.full, 1);
+        self.sets.merge(&other.sets, 1);
     }
 }
 
@@ -540,6 +551,24 @@ impl<const W: usize> Buckets<W> {
                 sum.absorb(counts);
             }
         }
+    }
+
+    /// Adds what others counted, so often; they have to be [`Buckets::settled`].
+    pub(crate) fn absorb_times(&mut self, other: &Self, times: u64) {
+        for (counts, bucket) in other.counts.iter().zip(1..) {
+            if let Some(counts) = counts
+                && let Some(sum) = self.of(Bucket(bucket))
+            {
+                sum.absorb_cells(counts, times);
+            }
+        }
+    }
+
+    /// The same with nothing that waits.
+    pub(crate) fn settled(&self) -> Self {
+        let mut settled = Self::new(self.limits);
+        settled.absorb(self);
+        settled
     }
 
     /// All histograms.

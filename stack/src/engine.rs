@@ -41,6 +41,10 @@ pub(crate) enum Width {
     Wide(Box<Core<24>>),
 }
 
+/// What a stack counted until some moment.
+#[derive(Clone, Debug)]
+pub struct Tally(Of);
+
 /// Does the same with the core, whatever its width.
 macro_rules! of_width {
     ($width:expr, $core:ident => $work:expr) => {
@@ -185,6 +189,26 @@ impl Stack {
                 simd::run(Count { core, elsewhere: Some(within) }, self.instructions)
             }
             _ => self.counted(),
+        }
+    }
+
+    /// What it counted so far, without the end-of-run parts. `None` where that is not all there is to tell: where lines can be
+    /// taken away, where there were no ids left, or where something is left behind.
+    #[must_use]
+    pub fn tally(&self) -> Option<Tally> {
+        Some(Tally(match &self.core {
+            Width::Usual(core) => Of::Usual(core.tally()?),
+            Width::Wide(core) => Of::Wide(core.tally()?),
+        }))
+    }
+
+    /// Counts once more, so often, what it counted from one moment to another. As if the same references came again: to be
+    /// called where they would find every line where they left it and leave it there.
+    pub fn count_again(&mut self, from: &Tally, to: &Tally, times: u64) {
+        match (&mut self.core, &from.0, &to.0) {
+            (Width::Usual(core), Of::Usual(from), Of::Usual(to)) => core.count_again(from, to, times),
+            (Width::Wide(core), Of::Wide(from), Of::Wide(to)) => core.count_again(from, to, times),
+            _ => debug_assert!(false, "tallies of this stack"),
         }
     }
 
@@ -686,9 +710,28 @@ impl<const W: usize> Core<W> {
         if elsewhere.is_none() && within.is_none() && later.is_none() && !self.templates.is_waiting() {
             return self.buckets.counted(&residents);
         }
-        let mut all = self.buckets.clone();
-        elsewhere.into_iter().chain(within).chain(later).for_each(|more| all.absorb(more));
-        self.templates.count_into(&mut all);
+        let mut all = self.all_buckets();
+        elsewhere.into_iter().chain(within).for_each(|more| all.absorb(more));
         all.counted(&residents)
+    }
+
+    /// What it counted, wherever that is, but for what others counted for it.
+    fn all_buckets(&self) -> Buckets<W> {
+        let mut all = self.buckets.clone();
+        self.left.load.iter().for_each(|load| all.absorb(&load.buckets));
+        self.templates.count_into(&mut all);
+        all
+    }
+
+    fn count_again(&mut self, from: &Buckets<W>, to: &Buckets<W>, times: u64) {
+        self.buckets.absorb_times(to, times);
+        self.buckets.absorb_times(from, times.wrapping_neg());
+    }
+
+    /// As [`Stack::tally`].
+    fn tally(&self) -> Option<Buckets<W>> {
+        let whole =
+            self.sharing.is_none() && self.dropped == 0 && self.left.works.is_empty() && self.left.load.is_some();
+        whole.then(|| self.all_buckets().settled())
     }
 }

@@ -65,7 +65,7 @@ pub use behind::Deferred;
 pub use counts::{Binned, Counted, FullCounts, Histograms, SetCounts};
 pub use digest::{Digest, Within};
 pub use digester::Digester;
-pub use engine::Stack;
+pub use engine::{Stack, Tally};
 pub use item::Item;
 pub use plain::Plain;
 pub use sharing::{ByPosition, Position, Shared};

@@ -1,0 +1,492 @@
+//! Rounds: what a thread does again and again, word for word, a time step of a simulation or an iteration of a solver.
+//!
+//! Where the records of two rounds are the same, and those of the round before them too, then the second finds each line where
+//! the first found it: all that was referenced since is the same. It leaves the stack as it was, too. So once a round was
+//! recorded, and another like it analysed, those that follow need only be compared with it, and its counts count again. What
+//! does not end a round is analysed when it is known that it does not.
+//!
+//! How long a round may be is guessed from *anchors*, places that depend on the few words before them only: where several in
+//! a row were met so many words ago. A wrong guess costs time; what is counted rests on comparisons of whole rounds.
+
+use crate::Batch;
+use bf_stack::Bucket;
+use std::ops::Range;
+
+/// What decides about when rounds are sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seek {
+    /// One word in so many is an anchor, about: a power of two.
+    pub one_in: u32,
+    /// Anchors that have to agree.
+    pub anchors: u32,
+    /// Words of the shortest round. Several shorter ones are taken for one.
+    pub shortest: usize,
+    /// Words of the longest.
+    pub longest: usize,
+}
+
+impl Default for Seek {
+    fn default() -> Self {
+        Self { one_in: 512, anchors: 8, shortest: 1 << 15, longest: 1 << 23 }
+    }
+}
+
+/// Words that decide whether there is an anchor.
+const CONTEXT: usize = 4;
+/// After so many times its length, in powers of two, a wrong guess may be made again, doubled each time up to so often.
+const WAIT: u32 = 6;
+const MOST_WAIT: u32 = 8;
+/// Words of a round that are analysed at a time, and a record more.
+const AT_ONCE: usize = 1 << 13;
+/// Words that are looked at together.
+const PIECE: usize = 16;
+/// Anchors that are remembered.
+const MEMORY: usize = 1 << 15;
+
+/// The records of one slot, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    seek: Seek,
+    /// By some bits of its context: the rest of them, and where it was met last.
+    anchors: Vec<(u64, u64)>,
+    /// Words that came.
+    at: u64,
+    /// What anchors say how long a round is, and how many more say so than do not.
+    length: u64,
+    votes: u32,
+    /// Guesses that were wrong, the last ones, and from where on they may be made again.
+    wrong: [Wrong; 16],
+    state: State,
+}
+
+/// A guess that was wrong.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wrong {
+    length: u64,
+    /// How often.
+    times: u32,
+    until: u64,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// No guess.
+    #[default]
+    Seeking,
+    /// A round of so many words is being recorded.
+    Recording(Round, usize),
+    /// All that came since is the same, up to this word of it. From the next batch on a round is counted: so many of its
+    /// words came.
+    Following { round: Round, at: usize, counted: Option<usize> },
+    /// The same, and it was counted: from the word `from` of the round on so many words were only compared.
+    Comparing { round: Round, from: usize, words: u64 },
+}
+
+/// One round.
+#[derive(Debug, Default)]
+struct Round {
+    content: Batch,
+    /// Where those parts of it end that are in one bucket.
+    buckets: Vec<(usize, Bucket)>,
+}
+
+/// What is to be done with a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// To analyse it.
+    Analyse,
+    /// The same; here the round begins whose counts may count again.
+    Begin,
+    /// Here, after so many words of the batch, it ends. Only those are to be analysed.
+    End(usize),
+    /// Nothing: it belongs to a round like that one.
+    Skip,
+    /// To analyse what is left over from rounds ([`Rounds::end`]), then the batch.
+    Break,
+}
+
+/// What there was besides what was analysed.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// So many whole rounds.
+    pub(crate) times: u64,
+    round: Round,
+    from: usize,
+    rest: usize,
+}
+
+impl Left {
+    /// Gives what came after them to `take`, in order.
+    pub(crate) fn for_each_batch(&self, take: impl FnMut(&Batch, Bucket)) {
+        self.round.for_each_batch(self.from, self.rest, take);
+    }
+}
+
+impl Rounds {
+    pub(crate) fn new(seek: Seek) -> Self {
+        Self { seek, ..Self::default() }
+    }
+
+    /// Takes note of the next batch. Where `full` there is no room to record anything.
+    pub(crate) fn next(&mut self, batch: &Batch, bucket: Bucket, full: bool) -> Next {
+        let words = batch.words();
+        let begin = self.at;
+        self.at += words.len() as u64;
+        match &mut self.state {
+            _ if words.is_empty() => Next::Analyse,
+            State::Seeking => {
+                self.look_for_anchors(words, begin);
+                if self.votes >= self.seek.anchors && !full {
+                    self.guess();
+                }
+                Next::Analyse
+            }
+            State::Recording(round, length) => {
+                let more = (*length - round.content.words().len()).min(words.len());
+                if full || !batch.record_ends_at(more) {
+                    self.give_up();
+                    return Next::Analyse;
+                }
+                round.record(batch, more, bucket);
+                if round.content.words().len() == *length {
+                    let (round, rest) = (std::mem::take(round), &words[more..]);
+                    if round.holds(0, rest, bucket) {
+                        self.state = State::Following { at: rest.len() % *length, round, counted: None };
+                    } else {
+                        self.give_up();
+                    }
+                }
+                Next::Analyse
+            }
+            State::Following { round, at, counted } => {
+                let (length, from) = (round.content.words().len(), *at);
+                if full || !round.holds(from, words, bucket) {
+                    self.give_up();
+                    return Next::Analyse;
+                }
+                *at = (from + words.len()) % length;
+                let before = counted.unwrap_or(0);
+                if before + words.len() < length {
+                    return if counted.replace(before + words.len()).is_none() { Next::Begin } else { Next::Analyse };
+                }
+                let end = length - before;
+                if counted.is_none() || !batch.record_ends_at(end) {
+                    self.give_up();
+                    return Next::Analyse;
+                }
+                let (round, from) = (std::mem::take(round), (from + end) % length);
+                self.state = State::Comparing { round, from, words: (words.len() - end) as u64 };
+                Next::End(end)
+            }
+            State::Comparing { round, from, words: since } => {
+                let length = round.content.words().len();
+                let at = (*from + (*since % length as u64) as usize) % length;
+                if !round.holds(at, words, bucket) {
+                    return Next::Break;
+                }
+                *since += words.len() as u64;
+                Next::Skip
+            }
+        }
+    }
+
+    /// Goes back to seeking; what there was besides what was analysed.
+    pub(crate) fn end(&mut self) -> Left {
+        let state = std::mem::take(&mut self.state);
+        self.votes = 0;
+        let State::Comparing { round, from, words } = state else { return Left::default() };
+        let length = round.content.words().len() as u64;
+        Left { times: words / length, rest: (words % length) as usize, round, from }
+    }
+
+    /// The guess was wrong, or cannot be followed up.
+    pub(crate) fn give_up(&mut self) {
+        let length = self.length;
+        let place = self.wrong.iter().position(|wrong| wrong.length == length).unwrap_or(self.wrong.len() - 1);
+        // The one that was wrong last comes first.
+        self.wrong[..=place].rotate_right(1);
+        let times = if self.wrong[0].length == length { self.wrong[0].times + 1 } else { 0 };
+        self.wrong[0] = Wrong { length, times, until: self.at + (length << (WAIT + times.min(MOST_WAIT))) };
+        self.state = State::Seeking;
+        self.votes = 0;
+    }
+
+    /// What seems to be a round becomes one.
+    fn guess(&mut self) {
+        let Seek { shortest, longest, .. } = self.seek;
+        let length = self.length * (shortest as u64).div_ceil(self.length).max(1);
+        if length <= longest as u64 {
+            self.state = State::Recording(Round::of_length(length as usize), length as usize);
+        } else {
+            self.give_up();
+        }
+    }
+
+    fn look_for_anchors(&mut self, words: &[u64], begin: u64) {
+        if self.anchors.is_empty() {
+            self.anchors = vec![(0, 0); MEMORY];
+        }
+        let mask = u64::from(self.seek.one_in - 1) << 32;
+        let mut at = 0;
+        while at + CONTEXT <= words.len() {
+            let end = words.len().min(at + PIECE + CONTEXT - 1);
+            let piece = || words[at..end].windows(CONTEXT);
+            // Without a branch for each word, so that it is done in vectors.
+            if piece().fold(false, |any, context| any | (mix(context) & mask == 0)) {
+                for (index, context) in piece().enumerate().filter(|(_, context)| mix(context) & mask == 0) {
+                    self.meet(context, begin + (at + index) as u64);
+                }
+            }
+            at += PIECE;
+        }
+    }
+
+    #[cold]
+    fn meet(&mut self, context: &[u64], at: u64) {
+        let what = context.iter().fold(0, |sum: u64, &word| (sum ^ word).wrapping_mul(MIX).rotate_left(29));
+        let known = &mut self.anchors[(what >> 32) as usize % MEMORY];
+        let (before, last) = std::mem::replace(known, (what, at));
+        if before != what || last >= at {
+            return;
+        }
+        let length = at - last;
+        if self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until) {
+            return;
+        }
+        if length == self.length {
+            self.votes = (self.votes + 1).min(self.seek.anchors);
+        } else if self.votes > 0 {
+            self.votes -= 1;
+        } else {
+            (self.length, self.votes) = (length, 1);
+        }
+    }
+}
+
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Bits from 32 on depend on all of the words.
+#[inline(always)]
+fn mix(context: &[u64]) -> u64 {
+    let sum = context[0] ^ context[1].rotate_left(8) ^ context[2].rotate_left(16) ^ context[3].rotate_left(24);
+    u64::from((sum ^ sum >> 32) as u32) * (MIX >> 32)
+}
+
+impl Round {
+    /// Nothing, and room for so many words.
+    fn of_length(words: usize) -> Self {
+        Self { content: Batch::with_capacity(words), buckets: Vec::new() }
+    }
+
+    /// Adds so many words from the front of a batch.
+    fn record(&mut self, batch: &Batch, words: usize, bucket: Bucket) {
+        self.content.add(batch, 0..words);
+        let end = self.content.words().len();
+        match self.buckets.last_mut() {
+            Some(last) if last.1 == bucket => last.0 = end,
+            _ => self.buckets.push((end, bucket)),
+        }
+    }
+
+    /// Whether these are its words from `at` on, round after round.
+    fn holds(&self, at: usize, words: &[u64], bucket: Bucket) -> bool {
+        let mut left = words;
+        self.pieces(at, words.len()).all(|range| {
+            let now = left.split_off(..range.len()).unwrap_or_default();
+            self.content.words()[range.clone()] == *now && self.parts(range).all(|(_, of)| of == bucket)
+        })
+    }
+
+    /// So many of its words from `at` on, and how they go on from the start.
+    fn pieces(&self, mut at: usize, mut words: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let length = self.content.words().len();
+        std::iter::from_fn(move || {
+            let len = words.min(length - at);
+            let range = at..at + len;
+            (at, words) = (if range.end == length { 0 } else { range.end }, words - len);
+            (len > 0).then_some(range)
+        })
+    }
+
+    /// Where a range is in one bucket.
+    fn parts(&self, range: Range<usize>) -> impl Iterator<Item = (Range<usize>, Bucket)> + '_ {
+        let mut begin = 0;
+        let parts = self.buckets.iter().map(move |&(end, bucket)| (std::mem::replace(&mut begin, end)..end, bucket));
+        let cut = parts.map(move |(part, bucket)| (part.start.max(range.start)..part.end.min(range.end), bucket));
+        cut.filter(|(part, _)| !part.is_empty())
+    }
+
+    /// Gives so many of its words from `at` on to `take`, in batches.
+    fn for_each_batch(&self, at: usize, words: usize, mut take: impl FnMut(&Batch, Bucket)) {
+        let mut batch = Batch::new();
+        for (mut range, bucket) in self.pieces(at, words).flat_map(|range| self.parts(range)) {
+            while !range.is_empty() {
+                let end = self.content.end_of_records(range.clone(), AT_ONCE);
+                batch.clear();
+                batch.add(&self.content, range.start..end);
+                take(&batch, bucket);
+                range.start = end;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::TestShapes;
+    use crate::{Config, Item, Limits, Session, Shape, Snapshot, Step, What};
+    use proptest::collection::vec as some;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+    const SEEK: Seek = Seek { one_in: 4, anchors: 3, shortest: 500, longest: 4000 };
+    /// Records, all in one bucket.
+    type Records = (u8, Vec<Vec<u64>>);
+
+    fn shapes() -> TestShapes {
+        let step = |word, what| Step { word, offset: 0, what, item: Item(word as u16 % 3) };
+        let load = |word| step(word, What::Load(8));
+        let shapes = [
+            Shape::once(3, vec![load(1), step(2, What::Store(8))]),
+            Shape::stream(6, vec![load(2), step(4, What::Store(8))]),
+            Shape::once(2, vec![load(1), load(1)]),
+        ];
+        TestShapes(shapes.into_iter().map(|shape| Arc::new(shape.unwrap())).collect())
+    }
+
+    /// What a session says in the end, its records in batches of so many each.
+    fn says(
+        rounds: Option<Seek>,
+        records: &[Records],
+        cuts: &[usize],
+        helped: bool,
+        second: Option<usize>,
+    ) -> Snapshot {
+        let limits = Limits { max_set_bits: 6, max_ways: 8 };
+        let session =
+            Session::new(Config { line_sizes: vec![64, 256], limits, by_item: true, rounds, ..Config::default() });
+        let slot = session.take_slot();
+        let (mut shapes, mut cuts, mut batches) = (shapes(), cuts.iter().cycle(), 0);
+        let feed = |slot, batch: &mut Batch, bucket| match helped {
+            true => session.hand_over(slot, batch, bucket),
+            false => session.feed(slot, batch, bucket),
+        };
+        std::thread::scope(|scope| {
+            if helped {
+                session.pipelined();
+                scope.spawn(|| session.help(Duration::from_millis(1), || true));
+            }
+            for (bucket, mut records) in records.iter().map(|(bucket, records)| (*bucket, &records[..])) {
+                while !records.is_empty() {
+                    let (now, rest) = records.split_at(records.len().min(*cuts.next().unwrap_or(&1)));
+                    let mut batch = Batch::new();
+                    batch.append(now.iter().flatten().copied(), &mut shapes, |_| panic!("more than a batch holds"));
+                    feed(slot, &mut batch, Bucket(bucket));
+                    records = rest;
+                    batches += 1;
+                    if Some(batches) == second {
+                        let mut other = Batch::new();
+                        other.append([1, 0x9_0000, 0x10_0000].into_iter(), &mut shapes, |_| {});
+                        feed(session.take_slot(), &mut other, Bucket::FIRST);
+                    }
+                }
+            }
+            assert!(session.settle(PATIENCE));
+            let snapshot = session.snapshot(PATIENCE);
+            session.close();
+            snapshot
+        })
+    }
+
+    /// A loop over an array, then some accesses to the same line.
+    fn step(len: u64) -> Vec<Records> {
+        let sweep = (0..len).map(|i| vec![1, 0x10_0000 + i * 64, 0x20_0000 + i * 24]);
+        vec![(1, sweep.collect()), (2, vec![vec![2, 100, 0x10_0000, 8, 0x30_0000, 8], vec![3, 0x10_0000]])]
+    }
+
+    #[test]
+    fn rounds_count_as_often_as_they_come() {
+        let records: Vec<_> = (0..40).flat_map(|_| step(100)).collect();
+        let snapshot = says(Some(SEEK), &records, &[7], false, None);
+        let each = 2 * 100 + 2 * 100 + 2;
+        assert_eq!(snapshot.accesses, 40 * each);
+        assert!((30 * each..38 * each).contains(&snapshot.again), "{}", snapshot.again);
+        assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &records, &[7], false, None));
+    }
+
+    #[test]
+    fn what_comes_once_is_no_round() {
+        let sweep = |_| (0..500_u64).map(|i| vec![1, 0x10_0000 + i * i % 8192 * 8, 0x10_0000 + i * 72]);
+        let records: Vec<Records> = (0..3).map(|i| (1, sweep(i).collect())).collect();
+        assert_eq!(says(Some(SEEK), &records[..2], &[50], false, None).again, 0);
+        let different: Vec<Records> =
+            (0..40).map(|i| (1, sweep(i).chain([vec![3, 0x40_0000 + i * 64]]).collect())).collect();
+        assert_eq!(says(Some(SEEK), &different, &[50], false, None).again, 0);
+    }
+
+    #[test]
+    fn a_wrong_guess_is_given_up() {
+        let mut rounds = Rounds::new(SEEK);
+        let batch = |line: u64| {
+            let mut batch = Batch::new();
+            batch.append((0..100).flat_map(|i| [3, (line + i * 7) << 6]), &mut shapes(), |_| {});
+            batch
+        };
+        let (same, other) = (batch(1), batch(2));
+        let begun = (0..100).position(|_| rounds.next(&same, Bucket::FIRST, false) == Next::Begin);
+        assert!(begun.is_some(), "{rounds:?}");
+        assert_eq!(rounds.next(&other, Bucket::FIRST, false), Next::Analyse);
+        assert!(matches!(rounds.state, State::Seeking));
+        // Of another bucket, or where there is no room, it is another round.
+        let again = (0..1000).position(|_| rounds.next(&same, Bucket::FIRST, false) == Next::Begin);
+        assert!(again.is_some());
+        assert_eq!(rounds.next(&same, Bucket(2), false), Next::Analyse);
+        assert!(matches!(rounds.state, State::Seeking));
+        assert!((0..1000).all(|_| rounds.next(&same, Bucket::FIRST, true) == Next::Analyse));
+    }
+
+    fn address() -> impl Strategy<Value = u64> {
+        prop_oneof![3 => 0x1_0000..0x1_4000_u64, 1 => 0x1_0000..0x4_0000_u64, 1 => Just(0)]
+    }
+
+    fn record() -> impl Strategy<Value = Vec<u64>> {
+        prop_oneof![
+            6 => (address(), address()).prop_map(|(a, b)| vec![1, a, b]),
+            3 => address().prop_map(|a| vec![3, a]),
+            1 => (0..80_u64, address(), address()).prop_map(|(count, a, b)| vec![2, count, a, 8, b, 8]),
+        ]
+    }
+
+    /// Pieces that come several times in a row, some of them with other things in between.
+    fn program() -> impl Strategy<Value = Vec<Records>> {
+        let piece = some((0..3_u8, some(record(), 1..60)), 1..4);
+        let pieces = some((piece, 1..14_usize, proptest::option::of(record())), 1..4);
+        (pieces, 1..5_usize).prop_map(|(pieces, times)| {
+            let write = |(piece, times, other): &(Vec<Records>, usize, Option<Vec<u64>>)| {
+                let mut all = vec![&piece[..]; *times].concat();
+                all.extend(other.iter().map(|record| (1, vec![record.clone()])));
+                all
+            };
+            vec![pieces.iter().flat_map(write).collect::<Vec<_>>(); times].concat()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        #[test]
+        fn rounds_change_no_figure(
+            records in program(),
+            cuts in some(1..40_usize, 1..5),
+            helped in any::<bool>(),
+            second in proptest::option::of(1..400_usize),
+        ) {
+            let all = says(None, &records, &cuts, false, second);
+            let snapshot = says(Some(SEEK), &records, &cuts, helped, second);
+            prop_assert_eq!(Snapshot { again: 0, ..snapshot }, all);
+        }
+    }
+}

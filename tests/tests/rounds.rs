@@ -1,0 +1,70 @@
+//! A program that does the same round after round: analysed once or each time, the profile is the same.
+
+use bf_profile::Profile;
+use bf_tests::sandbox::{Sandbox, output, text, timeless};
+use std::process::Command;
+
+/// Sweeps over a graph, as iterative solvers do them. After 40 of them, and part of one more, what the argument says.
+const SOURCE: &str = r#"
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    enum { N = 12000 };
+    static double value[N], next[N];
+    static int neighbour[2][N];
+    static void step(int from, int to) {
+        for (int i = from; i < to; i++) next[i] = value[i] + 0.1 * (value[neighbour[0][i]] - value[neighbour[1][i]]);
+        for (int i = from; i < to; i++) value[i] = next[i];
+    }
+    static void *work(void *unused) {
+        step(0, N);
+        return unused;
+    }
+    int main(int argc, char **argv) {
+        for (unsigned i = 0; i < N; i++) neighbour[0][i] = i * 7919u % N, neighbour[1][i] = (i + 1) % N, value[i] = i;
+        for (int s = 0; s < 40; s++) step(0, N);
+        step(0, N / 3);
+        puts(value[17] > 0 ? "positive" : "not positive");
+        fflush(stdout);
+        if (argc > 1 && !strcmp(argv[1], "abort")) abort();
+        if (argc > 1 && !strcmp(argv[1], "_exit")) _exit(3);
+        if (argc > 1 && !strcmp(argv[1], "thread")) {
+            pthread_t thread;
+            if (pthread_create(&thread, NULL, work, NULL) || pthread_join(thread, NULL)) return 1;
+            for (int s = 0; s < 5; s++) step(0, N);
+        }
+        if (argc > 1 && !strcmp(argv[1], "fork") && !fork()) return 0;
+        return 0;
+    }
+"#;
+
+/// The profile that the program leaves, its address space laid out the same way each time, and what bf said.
+fn run(sandbox: &Sandbox, end: &str, variables: &[(&str, &str)]) -> (Profile, String) {
+    let mut setarch = Command::new("setarch");
+    setarch.args(["-R", "./program", end]).current_dir(sandbox.path()).env_clear().envs(variables.iter().copied());
+    setarch.envs([("BF_VERBOSE", "1"), ("BF_PROFILE", "it.bfp"), ("BF_LINE_SIZE", "64,256"), ("BF_SHARING", "0")]);
+    let said = output(&mut setarch);
+    assert_eq!(text(&said.stdout), "positive\n");
+    (timeless(bf_tests::sandbox::read(&sandbox.file("it.bfp"))), text(&said.stderr).to_owned())
+}
+
+#[test]
+fn rounds_do_not_show_in_a_profile() {
+    let sandbox = Sandbox::new();
+    sandbox.write("program.c", SOURCE);
+    sandbox.bf_clang(["-O1", "-g", "-pthread", "program.c", "-o", "program"]);
+    for end in ["return", "abort", "_exit", "fork", "thread"] {
+        for by_place in ["0", "1"] {
+            let without = [("BF_BY_PLACE", by_place), ("BF_THREADS", "0"), ("BF_ROUNDS", "0")];
+            let (each, said) = run(&sandbox, end, &without);
+            assert!(!said.contains("rounds"), "{said}");
+            for threads in ["0", "1"] {
+                let (profile, said) = run(&sandbox, end, &[("BF_BY_PLACE", by_place), ("BF_THREADS", threads)]);
+                assert!(profile == each, "{end}, {threads} helpers");
+                assert!(said.contains("came in rounds like one before"), "{said}");
+            }
+        }
+    }
+}
