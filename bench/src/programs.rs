@@ -28,7 +28,8 @@ pub(crate) struct Run {
 const NAMES: [&str; 8] = ["sqlite", "lua", "zlib", "clipper", "stencil", "matmul", "molecular", "lookup"];
 
 /// How a program is run.
-const VARIANTS: [&str; 8] = ["native", "plugin", "counting", "full", "place", "object", "helper", "cachegrind"];
+const VARIANTS: [&str; 9] =
+    ["native", "plugin", "counting", "full", "each round", "place", "object", "helper", "cachegrind"];
 
 #[derive(Clone, Copy, Default)]
 struct Cost {
@@ -53,6 +54,7 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
         "plugin x",
         "counting x",
         "full x",
+        "each round x",
         "by place/full",
         "by object/full",
         "helper x",
@@ -97,6 +99,7 @@ fn row(name: &str, rounds: usize) -> Result<Vec<String>> {
         ratio("plugin"),
         ratio("counting"),
         ratio("full"),
+        ratio("each round"),
         format!("{:.2}", cpu("place") / full),
         format!("{:.2}", cpu("object") / full),
         ratio("helper"),
@@ -130,6 +133,7 @@ fn measure(variant: &str, native: &Run, bf: &Run, folder: &Path, profile: &Path)
         "plugin" => command.env("BF_DISABLE", "1"),
         "counting" => command.env("BF_LINE_SIZE", "none"),
         "helper" => command.env("BF_PROFILE", profile).env("BF_THREADS", "1"),
+        "each round" => command.env("BF_PROFILE", profile).env("BF_THREADS", "0").env("BF_ROUNDS", "0"),
         "place" => command.env("BF_PROFILE", profile).env("BF_THREADS", "0").env("BF_BY_PLACE", "1"),
         "object" => command.env("BF_PROFILE", profile).env("BF_THREADS", "0").env("BF_BY_OBJECT", "1"),
         _ => command.env("BF_PROFILE", profile).env("BF_THREADS", "0"),

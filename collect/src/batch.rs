@@ -88,6 +88,18 @@ enum Known {
     Varies,
 }
 
+/// Where a record begins, or the last one ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) word: usize,
+    /// Of the items of records, if those depend on where accesses go.
+    pub(crate) item: usize,
+}
+
+impl Place {
+    pub(crate) const START: Self = Self { word: 0, item: 0 };
+}
+
 /// First word of a record.
 #[derive(Clone, Copy)]
 struct Tag(u64);
@@ -381,40 +393,43 @@ impl Batch {
         &self.words
     }
 
-    /// Whether a record ends before this word.
-    pub(crate) fn record_ends_at(&self, at: usize) -> bool {
-        self.end_of_records(0..at, at) == at
+    pub(crate) fn items(&self) -> &[Item] {
+        &self.items
     }
 
-    /// Where records end that begin with a range, those behind it left out, and have so many words, if there are as many; or
-    /// with the last one more.
-    pub(crate) fn end_of_records(&self, range: Range<usize>, words: usize) -> usize {
-        let mut records = Records { words: &self.words[range.start..], ..self.records() };
-        let least = words.min(range.len());
-        let taken = |records: &Records<'_>| self.words.len() - range.start - records.words.len();
-        while taken(&records) < least && records.next().is_some() {}
-        range.start + taken(&records)
+    /// The place behind so many words from a place on, or, where that is within a record, behind that.
+    pub(crate) fn place_behind(&self, from: Place, words: usize) -> Place {
+        let place = |records: &Records<'_>| Place {
+            word: self.words.len() - records.words.len(),
+            item: self.items.len() - records.items.len(),
+        };
+        let mut records = self.records_from(from);
+        while place(&records).word - from.word < words && records.next().is_some() {}
+        place(&records)
     }
 
-    /// Adds these words of another one, whole records. Events are not counted.
-    pub(crate) fn add(&mut self, other: &Self, range: Range<usize>) {
+    /// Adds what another one has between two places. Events are not counted.
+    pub(crate) fn add(&mut self, other: &Self, between: Range<Place>) {
         for (number, shape) in other.shapes.iter().enumerate() {
             let unknown = |known: &[Known]| known.get(number).is_none_or(|&known| known == Known::Nothing);
             if !unknown(&other.known) && unknown(&self.known) {
                 self.learn(number, Arc::clone(shape));
             }
         }
-        let begin = self.words.len();
-        self.words.extend_from_slice(&other.words[range]);
-        let added = Records { words: &self.words[begin..], ..self.records() };
-        self.accesses += added.map(Record::accesses).sum::<u64>();
+        let begin = Place { word: self.words.len(), item: self.items.len() };
+        self.words.extend_from_slice(&other.words[between.start.word..between.end.word]);
+        self.items.extend_from_slice(&other.items[between.start.item..between.end.item]);
+        self.accesses += self.records_from(begin).map(Record::accesses).sum::<u64>();
     }
 
-    /// A batch of these words of it.
-    pub(crate) fn part(&self, range: Range<usize>) -> Self {
-        let mut part = Self::new();
-        part.add(self, range);
-        part
+    /// Cuts it in two at a place.
+    pub(crate) fn divide(&self, at: Place) -> [Self; 2] {
+        let end = Place { word: self.words.len(), item: self.items.len() };
+        [Place::START..at, at..end].map(|between| {
+            let mut part = Self::new();
+            part.add(self, between);
+            part
+        })
     }
 
     /// Forgets all accesses and events; shapes stay known.
@@ -426,7 +441,13 @@ impl Batch {
     }
 
     pub(crate) fn records(&self) -> Records<'_> {
+        self.records_from(Place::START)
+    }
+
+    #[inline]
+    fn records_from(&self, from: Place) -> Records<'_> {
         let Self { words, shapes, items, .. } = self;
+        let (words, items) = (&words[from.word..], &items[from.item..]);
         Records { words, shapes, items, by_address: self.goes_by_address() }
     }
 }

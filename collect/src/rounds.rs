@@ -9,8 +9,8 @@
 //! a row were met so many words ago. A wrong guess costs time; what is counted rests on comparisons of whole rounds.
 
 use crate::Batch;
+use crate::batch::Place;
 use bf_stack::Bucket;
-use std::ops::Range;
 
 /// What decides about when rounds are sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +75,11 @@ enum State {
     Seeking,
     /// A round of so many words is being recorded.
     Recording(Round, usize),
-    /// All that came since is the same, up to this word of it. From the next batch on a round is counted: so many of its
+    /// All that came since is the same, up to this place of it. From the next batch on a round is counted: so many of its
     /// words came.
-    Following { round: Round, at: usize, counted: Option<usize> },
-    /// The same, and it was counted: from the word `from` of the round on so many words were only compared.
-    Comparing { round: Round, from: usize, words: u64 },
+    Following { round: Round, at: Place, counted: Option<usize> },
+    /// The same, and it was counted: from one place of the round on so many words were only compared.
+    Comparing { round: Round, from: Place, at: Place, words: u64 },
 }
 
 /// One round.
@@ -97,8 +97,8 @@ pub(crate) enum Next {
     Analyse,
     /// The same; here the round begins whose counts may count again.
     Begin,
-    /// Here, after so many words of the batch, it ends. Only those are to be analysed.
-    End(usize),
+    /// At this place of the batch it ends. Only what is before that is to be analysed.
+    End(Place),
     /// Nothing: it belongs to a round like that one.
     Skip,
     /// To analyse what is left over from rounds ([`Rounds::end`]), then the batch.
@@ -111,7 +111,7 @@ pub(crate) struct Left {
     /// So many whole rounds.
     pub(crate) times: u64,
     round: Round,
-    from: usize,
+    from: Place,
     rest: usize,
 }
 
@@ -143,48 +143,44 @@ impl Rounds {
             }
             State::Recording(round, length) => {
                 let more = (*length - round.content.words().len()).min(words.len());
-                if full || !batch.record_ends_at(more) {
+                let end = batch.place_behind(Place::START, more);
+                if full || end.word != more {
                     self.give_up();
                     return Next::Analyse;
                 }
-                round.record(batch, more, bucket);
+                round.record(batch, end, bucket);
                 if round.content.words().len() == *length {
-                    let (round, rest) = (std::mem::take(round), &words[more..]);
-                    if round.holds(0, rest, bucket) {
-                        self.state = State::Following { at: rest.len() % *length, round, counted: None };
-                    } else {
-                        self.give_up();
+                    let round = std::mem::take(round);
+                    match round.follow(Place::START, batch, end, bucket) {
+                        Some(at) => self.state = State::Following { round, at, counted: None },
+                        None => self.give_up(),
                     }
                 }
                 Next::Analyse
             }
             State::Following { round, at, counted } => {
-                let (length, from) = (round.content.words().len(), *at);
-                if full || !round.holds(from, words, bucket) {
+                let length = round.content.words().len();
+                let before = counted.unwrap_or(0);
+                let Some(next) = round.follow(*at, batch, Place::START, bucket).filter(|_| !full) else {
                     self.give_up();
                     return Next::Analyse;
-                }
-                *at = (from + words.len()) % length;
-                let before = counted.unwrap_or(0);
+                };
                 if before + words.len() < length {
+                    *at = next;
                     return if counted.replace(before + words.len()).is_none() { Next::Begin } else { Next::Analyse };
                 }
-                let end = length - before;
-                if counted.is_none() || !batch.record_ends_at(end) {
+                let end = batch.place_behind(Place::START, length - before);
+                if before == 0 || before + end.word != length {
                     self.give_up();
                     return Next::Analyse;
                 }
-                let (round, from) = (std::mem::take(round), (from + end) % length);
-                self.state = State::Comparing { round, from, words: (words.len() - end) as u64 };
+                let (from, round) = (round.behind(*at, end), std::mem::take(round));
+                self.state = State::Comparing { round, from, at: next, words: (words.len() - end.word) as u64 };
                 Next::End(end)
             }
-            State::Comparing { round, from, words: since } => {
-                let length = round.content.words().len();
-                let at = (*from + (*since % length as u64) as usize) % length;
-                if !round.holds(at, words, bucket) {
-                    return Next::Break;
-                }
-                *since += words.len() as u64;
+            State::Comparing { round, at, words: since, .. } => {
+                let Some(next) = round.follow(*at, batch, Place::START, bucket) else { return Next::Break };
+                (*at, *since) = (next, *since + words.len() as u64);
                 Next::Skip
             }
         }
@@ -194,7 +190,7 @@ impl Rounds {
     pub(crate) fn end(&mut self) -> Left {
         let state = std::mem::take(&mut self.state);
         self.votes = 0;
-        let State::Comparing { round, from, words } = state else { return Left::default() };
+        let State::Comparing { round, from, words, .. } = state else { return Left::default() };
         let length = round.content.words().len() as u64;
         Left { times: words / length, rest: (words % length) as usize, round, from }
     }
@@ -278,9 +274,9 @@ impl Round {
         Self { content: Batch::with_capacity(words), buckets: Vec::new() }
     }
 
-    /// Adds so many words from the front of a batch.
-    fn record(&mut self, batch: &Batch, words: usize, bucket: Bucket) {
-        self.content.add(batch, 0..words);
+    /// Adds what is before a place of a batch.
+    fn record(&mut self, batch: &Batch, to: Place, bucket: Bucket) {
+        self.content.add(batch, Place::START..to);
         let end = self.content.words().len();
         match self.buckets.last_mut() {
             Some(last) if last.1 == bucket => last.0 = end,
@@ -288,54 +284,61 @@ impl Round {
         }
     }
 
-    /// Whether these are its words from `at` on, round after round.
-    fn holds(&self, at: usize, words: &[u64], bucket: Bucket) -> bool {
-        let mut left = words;
-        self.pieces(at, words.len()).all(|range| {
-            let now = left.split_off(..range.len()).unwrap_or_default();
-            self.content.words()[range.clone()] == *now && self.parts(range).all(|(_, of)| of == bucket)
-        })
+    /// The bucket of a word, and the first word of the next.
+    fn bucket(&self, word: usize) -> (usize, Bucket) {
+        self.buckets[self.buckets.partition_point(|&(end, _)| end <= word)]
     }
 
-    /// So many of its words from `at` on, and how they go on from the start.
-    fn pieces(&self, mut at: usize, mut words: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let length = self.content.words().len();
-        std::iter::from_fn(move || {
-            let len = words.min(length - at);
-            let range = at..at + len;
-            (at, words) = (if range.end == length { 0 } else { range.end }, words - len);
-            (len > 0).then_some(range)
-        })
-    }
-
-    /// Where a range is in one bucket.
-    fn parts(&self, range: Range<usize>) -> impl Iterator<Item = (Range<usize>, Bucket)> + '_ {
-        let mut begin = 0;
-        let parts = self.buckets.iter().map(move |&(end, bucket)| (std::mem::replace(&mut begin, end)..end, bucket));
-        let cut = parts.map(move |(part, bucket)| (part.start.max(range.start)..part.end.min(range.end), bucket));
-        cut.filter(|(part, _)| !part.is_empty())
-    }
-
-    /// Gives so many of its words from `at` on to `take`, in batches.
-    fn for_each_batch(&self, at: usize, words: usize, mut take: impl FnMut(&Batch, Bucket)) {
-        let mut batch = Batch::new();
-        for (mut range, bucket) in self.pieces(at, words).flat_map(|range| self.parts(range)) {
-            while !range.is_empty() {
-                let end = self.content.end_of_records(range.clone(), AT_ONCE);
-                batch.clear();
-                batch.add(&self.content, range.start..end);
-                take(&batch, bucket);
-                range.start = end;
+    /// If a batch has, from a place of its own on, what the round has from `at` on, and goes on with from its start, then where
+    /// it is then.
+    fn follow(&self, at: Place, batch: &Batch, from: Place, bucket: Bucket) -> Option<Place> {
+        let (words, items) = (&batch.words()[from.word..], &batch.items()[from.item..]);
+        let (mut word, end) = (at.word, at.word + words.len());
+        while word < end {
+            let (until, of) = self.bucket(word % self.content.words().len());
+            if of != bucket {
+                return None;
             }
+            word += until - word % self.content.words().len();
+        }
+        let same = goes_on(self.content.words(), at.word, words) && goes_on(self.content.items(), at.item, items);
+        same.then(|| self.behind(at, Place { word: words.len(), item: items.len() }))
+    }
+
+    /// So much behind a place, round after round.
+    fn behind(&self, at: Place, more: Place) -> Place {
+        let (word, item) = (at.word + more.word, at.item + more.item);
+        let rounds = word / self.content.words().len();
+        Place { word: word % self.content.words().len(), item: item - rounds * self.content.items().len() }
+    }
+
+    /// Gives so many words from `at` on to `take`, in batches.
+    fn for_each_batch(&self, mut at: Place, mut words: usize, mut take: impl FnMut(&Batch, Bucket)) {
+        let mut batch = Batch::new();
+        while words > 0 {
+            let (until, bucket) = self.bucket(at.word);
+            let end = self.content.place_behind(at, AT_ONCE.min(words).min(until - at.word));
+            batch.clear();
+            batch.add(&self.content, at..end);
+            take(&batch, bucket);
+            words = words.saturating_sub(end.word - at.word);
+            at = if end.word == self.content.words().len() { Place::START } else { end };
         }
     }
+}
+
+/// Whether `more` is what there is from a place on, beginning again at the end.
+fn goes_on<T: PartialEq>(all: &[T], from: usize, more: &[T]) -> bool {
+    let (first, rest) = more.split_at(more.len().min(all.len() - from));
+    all[from..from + first.len()] == *first
+        && (rest.is_empty() || rest.chunks(all.len()).all(|again| all.starts_with(again)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::batch::TestShapes;
-    use crate::{Config, Item, Limits, Session, Shape, Snapshot, Step, What};
+    use crate::{Config, Event, Item, Limits, Session, Shape, Snapshot, Step, What};
     use proptest::collection::vec as some;
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -346,6 +349,7 @@ mod tests {
     /// Records, all in one bucket.
     type Records = (u8, Vec<Vec<u64>>);
 
+    /// Something is done, and blocks are allocated and freed.
     fn shapes() -> TestShapes {
         let step = |word, what| Step { word, offset: 0, what, item: Item(word as u16 % 3) };
         let load = |word| step(word, What::Load(8));
@@ -353,21 +357,16 @@ mod tests {
             Shape::once(3, vec![load(1), step(2, What::Store(8))]),
             Shape::stream(6, vec![load(2), step(4, What::Store(8))]),
             Shape::once(2, vec![load(1), load(1)]),
+            Shape::event(3, Event::Allocation { site: 1 }),
+            Shape::event(3, Event::Allocation { site: 2 }),
+            Shape::event(2, Event::Release),
         ];
         TestShapes(shapes.into_iter().map(|shape| Arc::new(shape.unwrap())).collect())
     }
 
     /// What a session says in the end, its records in batches of so many each.
-    fn says(
-        rounds: Option<Seek>,
-        records: &[Records],
-        cuts: &[usize],
-        helped: bool,
-        second: Option<usize>,
-    ) -> Snapshot {
-        let limits = Limits { max_set_bits: 6, max_ways: 8 };
-        let session =
-            Session::new(Config { line_sizes: vec![64, 256], limits, by_item: true, rounds, ..Config::default() });
+    fn says(config: &Config, records: &[Records], cuts: &[usize], helped: bool, second: Option<usize>) -> Snapshot {
+        let session = Session::new(config.clone());
         let slot = session.take_slot();
         let (mut shapes, mut cuts, mut batches) = (shapes(), cuts.iter().cycle(), 0);
         let feed = |slot, batch: &mut Batch, bucket| match helped {
@@ -384,6 +383,7 @@ mod tests {
                     let (now, rest) = records.split_at(records.len().min(*cuts.next().unwrap_or(&1)));
                     let mut batch = Batch::new();
                     batch.append(now.iter().flatten().copied(), &mut shapes, |_| panic!("more than a batch holds"));
+                    session.note(slot, &mut batch);
                     feed(slot, &mut batch, Bucket(bucket));
                     records = rest;
                     batches += 1;
@@ -401,6 +401,11 @@ mod tests {
         })
     }
 
+    fn config(rounds: Option<Seek>) -> Config {
+        let limits = Limits { max_set_bits: 6, max_ways: 8 };
+        Config { line_sizes: vec![64, 256], limits, by_item: true, rounds, ..Config::default() }
+    }
+
     /// A loop over an array, then some accesses to the same line.
     fn step(len: u64) -> Vec<Records> {
         let sweep = (0..len).map(|i| vec![1, 0x10_0000 + i * 64, 0x20_0000 + i * 24]);
@@ -410,21 +415,21 @@ mod tests {
     #[test]
     fn rounds_count_as_often_as_they_come() {
         let records: Vec<_> = (0..40).flat_map(|_| step(100)).collect();
-        let snapshot = says(Some(SEEK), &records, &[7], false, None);
+        let snapshot = says(&config(Some(SEEK)), &records, &[7], false, None);
         let each = 2 * 100 + 2 * 100 + 2;
         assert_eq!(snapshot.accesses, 40 * each);
         assert!((30 * each..38 * each).contains(&snapshot.again), "{}", snapshot.again);
-        assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &records, &[7], false, None));
+        assert_eq!(Snapshot { again: 0, ..snapshot }, says(&config(None), &records, &[7], false, None));
     }
 
     #[test]
     fn what_comes_once_is_no_round() {
         let sweep = |_| (0..500_u64).map(|i| vec![1, 0x10_0000 + i * i % 8192 * 8, 0x10_0000 + i * 72]);
         let records: Vec<Records> = (0..3).map(|i| (1, sweep(i).collect())).collect();
-        assert_eq!(says(Some(SEEK), &records[..2], &[50], false, None).again, 0);
+        assert_eq!(says(&config(Some(SEEK)), &records[..2], &[50], false, None).again, 0);
         let different: Vec<Records> =
             (0..40).map(|i| (1, sweep(i).chain([vec![3, 0x40_0000 + i * 64]]).collect())).collect();
-        assert_eq!(says(Some(SEEK), &different, &[50], false, None).again, 0);
+        assert_eq!(says(&config(Some(SEEK)), &different, &[50], false, None).again, 0);
     }
 
     #[test]
@@ -454,7 +459,9 @@ mod tests {
 
     fn record() -> impl Strategy<Value = Vec<u64>> {
         prop_oneof![
-            6 => (address(), address()).prop_map(|(a, b)| vec![1, a, b]),
+            8 => (address(), address()).prop_map(|(a, b)| vec![1, a, b]),
+            1 => (4..6_u64, address()).prop_map(|(site, at)| vec![site, at, 0x300]),
+            1 => address().prop_map(|at| vec![6, at]),
             3 => address().prop_map(|a| vec![3, a]),
             1 => (0..80_u64, address(), address()).prop_map(|(count, a, b)| vec![2, count, a, 8, b, 8]),
         ]
@@ -483,9 +490,11 @@ mod tests {
             cuts in some(1..40_usize, 1..5),
             helped in any::<bool>(),
             second in proptest::option::of(1..400_usize),
+            by_object in any::<bool>(),
         ) {
-            let all = says(None, &records, &cuts, false, second);
-            let snapshot = says(Some(SEEK), &records, &cuts, helped, second);
+            let config = |rounds| Config { by_object, ..config(rounds) };
+            let all = says(&config(None), &records, &cuts, false, second);
+            let snapshot = says(&config(Some(SEEK)), &records, &cuts, helped, second);
             prop_assert_eq!(Snapshot { again: 0, ..snapshot }, all);
         }
     }

@@ -47,7 +47,7 @@ pub struct Config {
     /// How many lines that several slots use are told apart, of each line size.
     pub tracked: usize,
     /// How rounds are sought, which need not be analysed each by itself; `None`: not at all. They are where there is one slot
-    /// only, in the order of time, and histograms are not kept by object or call path.
+    /// only and lines are not sampled, in the order of time.
     pub rounds: Option<Seek>,
 }
 
@@ -205,7 +205,7 @@ impl Session {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let parts = vec![config.clone()];
-        let sought = config.order == Order::Time && config.sample.is_none() && !config.by_object && !config.by_path;
+        let sought = config.order == Order::Time && config.sample.is_none();
         let rounds = config.rounds.filter(|_| sought && !config.line_sizes.is_empty()).map(Rounds::new);
         Self {
             config,
@@ -470,8 +470,8 @@ impl Session {
                 return false;
             }
             Next::Skip => self.count_again(batch, bucket),
-            Next::End(words) => {
-                let (last, rest) = (batch.part(0..words), batch.part(words..batch.words().len()));
+            Next::End(end) => {
+                let [last, rest] = batch.divide(end);
                 let all = self.feed_only(&last, bucket);
                 self.count(&last, bucket, if all { 0 } else { last.accesses() });
                 if let Some(tally) = self.tally().filter(|_| all) {

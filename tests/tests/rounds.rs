@@ -56,12 +56,11 @@ fn rounds_do_not_show_in_a_profile() {
     sandbox.write("program.c", SOURCE);
     sandbox.bf_clang(["-O1", "-g", "-pthread", "program.c", "-o", "program"]);
     for end in ["return", "abort", "_exit", "fork", "thread"] {
-        for by_place in ["0", "1"] {
-            let without = [("BF_BY_PLACE", by_place), ("BF_THREADS", "0"), ("BF_ROUNDS", "0")];
-            let (each, said) = run(&sandbox, end, &without);
+        for by in ["BF_BY_PLACE", "BF_BY_OBJECT"] {
+            let (each, said) = run(&sandbox, end, &[(by, "1"), ("BF_THREADS", "0"), ("BF_ROUNDS", "0")]);
             assert!(!said.contains("rounds"), "{said}");
             for threads in ["0", "1"] {
-                let (profile, said) = run(&sandbox, end, &[("BF_BY_PLACE", by_place), ("BF_THREADS", threads)]);
+                let (profile, said) = run(&sandbox, end, &[(by, "1"), ("BF_THREADS", threads)]);
                 assert!(profile == each, "{end}, {threads} helpers");
                 assert!(said.contains("came in rounds like one before"), "{said}");
             }
