@@ -15,19 +15,20 @@ use bf_stack::Bucket;
 /// What decides about when rounds are sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seek {
-    /// One word in so many is an anchor, about: a power of two.
+    /// One word in so many is an anchor, about, where each stands for one access: a power of two. More are where words stand
+    /// for more.
     pub one_in: u32,
     /// Anchors that have to agree.
     pub anchors: u32,
-    /// Words of the shortest round. Several shorter ones are taken for one.
-    pub shortest: usize,
+    /// Accesses of the shortest round, about. Several shorter ones are taken for one.
+    pub shortest: u64,
     /// Words of the longest.
     pub longest: usize,
 }
 
 impl Default for Seek {
     fn default() -> Self {
-        Self { one_in: 512, anchors: 8, shortest: 1 << 15, longest: 1 << 23 }
+        Self { one_in: 512, anchors: 8, shortest: 1 << 19, longest: 1 << 23 }
     }
 }
 
@@ -40,6 +41,8 @@ const MOST_WAIT: u32 = 8;
 const AT_ONCE: usize = 1 << 13;
 /// Words that are looked at together.
 const PIECE: usize = 16;
+/// Words of which one is an anchor however much they stand for.
+const FEWEST: u32 = 4;
 /// Anchors that are remembered.
 const MEMORY: usize = 1 << 15;
 
@@ -47,16 +50,28 @@ const MEMORY: usize = 1 << 15;
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     seek: Seek,
-    /// By some bits of its context: the rest of them, and where it was met last.
-    anchors: Vec<(u64, u64)>,
-    /// Words that came.
+    /// By some bits of what it is.
+    anchors: Vec<Anchor>,
+    /// Words and accesses that came.
     at: u64,
-    /// What anchors say how long a round is, and how many more say so than do not.
+    accesses: u64,
+    /// What anchors say how long a round is, in words and accesses, and how many more say so than do not.
     length: u64,
+    accesses_of_round: u64,
     votes: u32,
     /// Guesses that were wrong, the last ones, and from where on they may be made again.
     wrong: [Wrong; 16],
     state: State,
+}
+
+/// Where something was met last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Anchor {
+    /// What depends on its context.
+    what: u64,
+    at: u64,
+    /// Up to the end of its batch.
+    accesses: u64,
 }
 
 /// A guess that was wrong.
@@ -132,10 +147,11 @@ impl Rounds {
         let words = batch.words();
         let begin = self.at;
         self.at += words.len() as u64;
+        self.accesses += batch.accesses();
         match &mut self.state {
             _ if words.is_empty() => Next::Analyse,
             State::Seeking => {
-                self.look_for_anchors(words, begin);
+                self.look_for_anchors(words, begin, batch.accesses());
                 if self.votes >= self.seek.anchors && !full {
                     self.guess();
                 }
@@ -210,7 +226,7 @@ impl Rounds {
     /// What seems to be a round becomes one.
     fn guess(&mut self) {
         let Seek { shortest, longest, .. } = self.seek;
-        let length = self.length * (shortest as u64).div_ceil(self.length).max(1);
+        let length = self.length.saturating_mul(shortest.div_ceil(self.accesses_of_round.max(1)).max(1));
         if length <= longest as u64 {
             self.state = State::Recording(Round::of_length(length as usize), length as usize);
         } else {
@@ -218,11 +234,12 @@ impl Rounds {
         }
     }
 
-    fn look_for_anchors(&mut self, words: &[u64], begin: u64) {
+    fn look_for_anchors(&mut self, words: &[u64], begin: u64, accesses: u64) {
         if self.anchors.is_empty() {
-            self.anchors = vec![(0, 0); MEMORY];
+            self.anchors = vec![Anchor::default(); MEMORY];
         }
-        let mask = u64::from(self.seek.one_in - 1) << 32;
+        let each = (accesses / words.len() as u64).max(1).ilog2();
+        let mask = u64::from(self.seek.one_in.checked_shr(each).unwrap_or(0).max(FEWEST) - 1) << 32;
         let mut at = 0;
         while at + CONTEXT <= words.len() {
             let end = words.len().min(at + PIECE + CONTEXT - 1);
@@ -240,13 +257,10 @@ impl Rounds {
     #[cold]
     fn meet(&mut self, context: &[u64], at: u64) {
         let what = context.iter().fold(0, |sum: u64, &word| (sum ^ word).wrapping_mul(MIX).rotate_left(29));
-        let known = &mut self.anchors[(what >> 32) as usize % MEMORY];
-        let (before, last) = std::mem::replace(known, (what, at));
-        if before != what || last >= at {
-            return;
-        }
-        let length = at - last;
-        if self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until) {
+        let now = Anchor { what, at, accesses: self.accesses };
+        let last = std::mem::replace(&mut self.anchors[(what >> 32) as usize % MEMORY], now);
+        let length = at - last.at;
+        if last.what != what || self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until) {
             return;
         }
         if length == self.length {
@@ -254,7 +268,7 @@ impl Rounds {
         } else if self.votes > 0 {
             self.votes -= 1;
         } else {
-            (self.length, self.votes) = (length, 1);
+            (self.length, self.accesses_of_round, self.votes) = (length, now.accesses - last.accesses, 1);
         }
     }
 }
