@@ -40,6 +40,7 @@ const TEST: &[Package] = &[
     ("cmake", "/usr/bin/cmake"),
     ("dpkg-dev", "/usr/bin/dpkg-source"),
     ("flang-22", "/usr/bin/flang-22"),
+    ("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux"),
     ("libomp-22-dev", "/usr/lib/llvm-22/lib/libomp.so"),
     ("libtool", "/usr/bin/libtoolize"),
     ("lld-22", "/usr/bin/ld.lld-22"),
