@@ -403,31 +403,41 @@ impl Batch {
             word: self.words.len() - records.words.len(),
             item: self.items.len() - records.items.len(),
         };
-        let mut records = self.records_from(from);
+        let mut records = self.records_between(from..self.end());
         while place(&records).word - from.word < words && records.next().is_some() {}
         place(&records)
     }
 
-    /// Adds what another one has between two places. Events are not counted.
+    /// Where the last record ends.
+    pub(crate) fn end(&self) -> Place {
+        Place { word: self.words.len(), item: self.items.len() }
+    }
+
+    /// Adds what another one has between two places. Accesses and events are not counted.
     pub(crate) fn add(&mut self, other: &Self, between: Range<Place>) {
-        for (number, shape) in other.shapes.iter().enumerate() {
-            let unknown = |known: &[Known]| known.get(number).is_none_or(|&known| known == Known::Nothing);
-            if !unknown(&other.known) && unknown(&self.known) {
-                self.learn(number, Arc::clone(shape));
+        for record in other.records_between(between.clone()) {
+            if let Record::Shaped { number, .. } = record
+                && self.known.get(number as usize).is_none_or(|&known| known == Known::Nothing)
+            {
+                self.learn(number as usize, Arc::clone(&other.shapes[number as usize]));
             }
         }
-        let begin = Place { word: self.words.len(), item: self.items.len() };
         self.words.extend_from_slice(&other.words[between.start.word..between.end.word]);
         self.items.extend_from_slice(&other.items[between.start.item..between.end.item]);
-        self.accesses += self.records_from(begin).map(Record::accesses).sum::<u64>();
+    }
+
+    /// Takes what another one has between two places in place of its own. Events are not counted.
+    pub(crate) fn become_part(&mut self, other: &Self, between: Range<Place>) {
+        self.clear();
+        self.add(other, between);
+        self.accesses = self.records().map(Record::accesses).sum();
     }
 
     /// Cuts it in two at a place.
     pub(crate) fn divide(&self, at: Place) -> [Self; 2] {
-        let end = Place { word: self.words.len(), item: self.items.len() };
-        [Place::START..at, at..end].map(|between| {
+        [Place::START..at, at..self.end()].map(|between| {
             let mut part = Self::new();
-            part.add(self, between);
+            part.become_part(self, between);
             part
         })
     }
@@ -441,13 +451,14 @@ impl Batch {
     }
 
     pub(crate) fn records(&self) -> Records<'_> {
-        self.records_from(Place::START)
+        self.records_between(Place::START..self.end())
     }
 
     #[inline]
-    fn records_from(&self, from: Place) -> Records<'_> {
+    fn records_between(&self, between: Range<Place>) -> Records<'_> {
         let Self { words, shapes, items, .. } = self;
-        let (words, items) = (&words[from.word..], &items[from.item..]);
+        let words = &words[between.start.word..between.end.word];
+        let items = &items[between.start.item..between.end.item];
         Records { words, shapes, items, by_address: self.goes_by_address() }
     }
 }

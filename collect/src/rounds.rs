@@ -28,21 +28,28 @@ pub struct Seek {
 
 impl Default for Seek {
     fn default() -> Self {
-        Self { one_in: 512, anchors: 8, shortest: 1 << 19, longest: 1 << 23 }
+        Self { one_in: 128, anchors: 8, shortest: 1 << 19, longest: 1 << 23 }
     }
 }
 
-/// Words that decide whether there is an anchor.
-const CONTEXT: usize = 4;
+/// Words that decide whether there is an anchor, or fewer at the end of a batch.
+const CONTEXT: usize = 8;
+/// One word in so many may be an anchor by the first two of these.
+const FEW: u64 = 64;
 /// After so many times its length, in powers of two, a wrong guess may be made again, doubled each time up to so often.
 const WAIT: u32 = 6;
 const MOST_WAIT: u32 = 8;
 /// Words of a round that are analysed at a time, and a record more.
 const AT_ONCE: usize = 1 << 13;
+/// Anchors agree for such a part of a round.
+const SHARE: u64 = 32;
 /// Words that are looked at together.
 const PIECE: usize = 16;
 /// Words of which one is an anchor however much they stand for.
 const FEWEST: u32 = 4;
+/// Words of a block; and accesses that a word stands for where all blocks are looked at.
+const BLOCK: u64 = 64;
+const DENSE: u64 = 8;
 /// Anchors that are remembered.
 const MEMORY: usize = 1 << 15;
 
@@ -55,10 +62,9 @@ pub(crate) struct Rounds {
     /// Words and accesses that came.
     at: u64,
     accesses: u64,
-    /// What anchors say how long a round is, in words and accesses, and how many more say so than do not.
+    /// What anchors say how long a round is; and the guess.
+    lengths: [Length; 16],
     length: u64,
-    accesses_of_round: u64,
-    votes: u32,
     /// Guesses that were wrong, the last ones, and from where on they may be made again.
     wrong: [Wrong; 16],
     state: State,
@@ -70,8 +76,18 @@ struct Anchor {
     /// What depends on its context.
     what: u64,
     at: u64,
-    /// Up to the end of its batch.
     accesses: u64,
+}
+
+/// What a round may have.
+#[derive(Clone, Copy, Debug, Default)]
+struct Length {
+    words: u64,
+    accesses: u64,
+    /// How many more anchors say so than there were for others: not 0 for one that more than one in 17 speak for.
+    votes: u32,
+    /// From where on.
+    since: u64,
 }
 
 /// A guess that was wrong.
@@ -88,8 +104,8 @@ enum State {
     /// No guess.
     #[default]
     Seeking,
-    /// A round of so many words is being recorded.
-    Recording(Round, usize),
+    /// A round of so many words is being recorded, all parts of it alike that have so many.
+    Recording { round: Round, length: usize, part: usize },
     /// All that came since is the same, up to this place of it. From the next batch on a round is counted: so many of its
     /// words came.
     Following { round: Round, at: Place, counted: Option<usize> },
@@ -145,26 +161,31 @@ impl Rounds {
     /// Takes note of the next batch. Where `full` there is no room to record anything.
     pub(crate) fn next(&mut self, batch: &Batch, bucket: Bucket, full: bool) -> Next {
         let words = batch.words();
-        let begin = self.at;
+        let (begin, before) = (self.at, self.accesses);
         self.at += words.len() as u64;
         self.accesses += batch.accesses();
         match &mut self.state {
             _ if words.is_empty() => Next::Analyse,
             State::Seeking => {
-                self.look_for_anchors(words, begin, batch.accesses());
-                if self.votes >= self.seek.anchors && !full {
-                    self.guess();
+                self.look_for_anchors(words, begin, before);
+                if !full {
+                    self.guess(words);
                 }
                 Next::Analyse
             }
-            State::Recording(round, length) => {
+            State::Recording { round, length, part } => {
                 let more = (*length - round.content.words().len()).min(words.len());
-                let end = batch.place_behind(Place::START, more);
+                let end = if more < words.len() { batch.place_behind(Place::START, more) } else { batch.end() };
                 if full || end.word != more {
                     self.give_up();
                     return Next::Analyse;
                 }
+                let before = round.content.words().len();
                 round.record(batch, end, bucket);
+                if !repeats(round.content.words(), before, *part) {
+                    self.give_up();
+                    return Next::Analyse;
+                }
                 if round.content.words().len() == *length {
                     let round = std::mem::take(round);
                     match round.follow(Place::START, batch, end, bucket) {
@@ -205,7 +226,7 @@ impl Rounds {
     /// Goes back to seeking; what there was besides what was analysed.
     pub(crate) fn end(&mut self) -> Left {
         let state = std::mem::take(&mut self.state);
-        self.votes = 0;
+        self.lengths = Default::default();
         let State::Comparing { round, from, words, .. } = state else { return Left::default() };
         let length = round.content.words().len() as u64;
         Left { times: words / length, rest: (words % length) as usize, round, from }
@@ -219,67 +240,95 @@ impl Rounds {
         self.wrong[..=place].rotate_right(1);
         let times = if self.wrong[0].length == length { self.wrong[0].times + 1 } else { 0 };
         self.wrong[0] = Wrong { length, times, until: self.at + (length << (WAIT + times.min(MOST_WAIT))) };
+        self.lengths.iter_mut().filter(|other| other.words == length).for_each(|other| other.votes = 0);
         self.state = State::Seeking;
-        self.votes = 0;
     }
 
-    /// What seems to be a round becomes one.
-    fn guess(&mut self) {
-        let Seek { shortest, longest, .. } = self.seek;
-        let length = self.length.saturating_mul(shortest.div_ceil(self.accesses_of_round.max(1)).max(1));
-        if length <= longest as u64 {
-            self.state = State::Recording(Round::of_length(length as usize), length as usize);
+    /// What seems to be a round, with these words the last ones, becomes one.
+    fn guess(&mut self, words: &[u64]) {
+        let Seek { anchors, shortest, longest, .. } = self.seek;
+        let all = |one: &Length| one.words.saturating_mul(shortest.div_ceil(one.accesses.max(1)).max(1));
+        let sure = |one: &&Length| one.votes >= anchors && self.at - one.since >= all(one) / SHARE;
+        let Some(&one) = self.lengths.iter().filter(sure).max_by_key(|one| one.votes) else { return };
+        let (length, part) = (all(&one), one.words as usize);
+        self.length = one.words;
+        if length <= longest as u64 && repeats(words, words.len() / 2, part) {
+            let (round, length) = (Round::of_length(length as usize), length as usize);
+            self.state = State::Recording { round, length, part };
         } else {
             self.give_up();
         }
     }
 
-    fn look_for_anchors(&mut self, words: &[u64], begin: u64, accesses: u64) {
+    /// In the words of a batch, with what came before it.
+    fn look_for_anchors(&mut self, words: &[u64], begin: u64, before: u64) {
         if self.anchors.is_empty() {
             self.anchors = vec![Anchor::default(); MEMORY];
         }
-        let each = (accesses / words.len() as u64).max(1).ilog2();
-        let mask = u64::from(self.seek.one_in.checked_shr(each).unwrap_or(0).max(FEWEST) - 1) << 32;
-        let mut at = 0;
-        while at + CONTEXT <= words.len() {
-            let end = words.len().min(at + PIECE + CONTEXT - 1);
-            let piece = || words[at..end].windows(CONTEXT);
-            // Without a branch for each word, so that it is done in vectors.
-            if piece().fold(false, |any, context| any | (mix(context) & mask == 0)) {
-                for (index, context) in piece().enumerate().filter(|(_, context)| mix(context) & mask == 0) {
-                    self.meet(context, begin + (at + index) as u64);
+        // What a word stands for.
+        let each = ((self.accesses - before) / words.len() as u64).max(1);
+        let mask = u64::from(self.seek.one_in.checked_shr(each.ilog2()).unwrap_or(0).max(FEWEST) - 1);
+        let few = mask.min(FEW - 1);
+        // Where there are many words for few accesses one block in four is looked at, by chance: one anchor in 16 is met twice.
+        let looked_at = |at: &usize| each >= DENSE || ((begin + *at as u64) / BLOCK).wrapping_mul(MIX) >> 62 == 0;
+        for at in (0..words.len() - 1).step_by(PIECE).filter(looked_at) {
+            let piece = &words[at..];
+            if piece.first_chunk().is_some_and(|words| !some_may_be(words, few as u32)) {
+                continue;
+            }
+            let first_two = piece.windows(2).take(PIECE).enumerate();
+            for (index, _) in first_two.filter(|(_, two)| may_be(two[0], two[1], few as u32)) {
+                let context = &piece[index..piece.len().min(index + CONTEXT)];
+                let what = context.iter().fold(0, |sum: u64, &word| (sum ^ word).wrapping_mul(MIX).rotate_left(29));
+                if what & (mask / (few + 1)) == 0 {
+                    let index = (at + index) as u64;
+                    self.meet(what, begin + index, before + index * each);
                 }
             }
-            at += PIECE;
         }
     }
 
     #[cold]
-    fn meet(&mut self, context: &[u64], at: u64) {
-        let what = context.iter().fold(0, |sum: u64, &word| (sum ^ word).wrapping_mul(MIX).rotate_left(29));
-        let now = Anchor { what, at, accesses: self.accesses };
+    fn meet(&mut self, what: u64, at: u64, accesses: u64) {
+        let now = Anchor { what, at, accesses };
         let last = std::mem::replace(&mut self.anchors[(what >> 32) as usize % MEMORY], now);
         let length = at - last.at;
         if last.what != what || self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until) {
             return;
         }
-        if length == self.length {
-            self.votes = (self.votes + 1).min(self.seek.anchors);
-        } else if self.votes > 0 {
-            self.votes -= 1;
+        if let Some(known) = self.lengths.iter_mut().find(|known| known.words == length && known.votes > 0) {
+            known.votes += 1;
+        } else if let Some(free) = self.lengths.iter_mut().find(|free| free.votes == 0) {
+            *free = Length { words: length, accesses: accesses - last.accesses, votes: 1, since: at };
         } else {
-            (self.length, self.accesses_of_round, self.votes) = (length, now.accesses - last.accesses, 1);
+            self.lengths.iter_mut().for_each(|other| other.votes -= 1);
         }
     }
 }
 
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Bits from 32 on depend on all of the words.
+/// Whether there may be an anchor at a word, by that and the next.
 #[inline(always)]
-fn mix(context: &[u64]) -> u64 {
-    let sum = context[0] ^ context[1].rotate_left(8) ^ context[2].rotate_left(16) ^ context[3].rotate_left(24);
-    u64::from((sum ^ sum >> 32) as u32) * (MIX >> 32)
+fn may_be(word: u64, next: u64, mask: u32) -> bool {
+    let (word, next) = ((word ^ word >> 32) as u32, (next ^ next >> 32) as u32);
+    let sum = word ^ next.rotate_left(11);
+    (sum ^ sum >> 7 ^ sum >> 17) & mask == 0
+}
+
+/// Whether there is one where there may be one. Without a branch for each word, so that it is done in vectors.
+fn some_may_be(words: &[u64; PIECE + 1], mask: u32) -> bool {
+    let mut some = false;
+    for index in 0..PIECE {
+        some |= may_be(words[index], words[index + 1], mask);
+    }
+    some
+}
+
+/// Whether words from a place on are the same as so many before.
+fn repeats(words: &[u64], from: usize, before: usize) -> bool {
+    let from = from.max(before);
+    from >= words.len() || words[from..] == words[from - before..words.len() - before]
 }
 
 impl Round {
@@ -332,8 +381,7 @@ impl Round {
         while words > 0 {
             let (until, bucket) = self.bucket(at.word);
             let end = self.content.place_behind(at, AT_ONCE.min(words).min(until - at.word));
-            batch.clear();
-            batch.add(&self.content, at..end);
+            batch.become_part(&self.content, at..end);
             take(&batch, bucket);
             words = words.saturating_sub(end.word - at.word);
             at = if end.word == self.content.words().len() { Place::START } else { end };
