@@ -5,8 +5,8 @@
 //! recorded, and another like it analysed, those that follow need only be compared with it, and its counts count again. What
 //! does not end a round is analysed when it is known that it does not.
 //!
-//! How long a round may be is guessed from *anchors*, places that depend on the few words before them only: where several in
-//! a row were met so many words ago. A wrong guess costs time; what is counted rests on comparisons of whole rounds.
+//! How long a round may be is guessed from *anchors*, places that depend on the few words from there on only: where several of them
+//! were met so many words ago. A wrong guess costs time; what is counted rests on comparisons of whole rounds.
 
 use crate::Batch;
 use crate::batch::Place;
@@ -76,6 +76,7 @@ struct Anchor {
     /// What depends on its context.
     what: u64,
     at: u64,
+    /// About.
     accesses: u64,
 }
 
@@ -299,7 +300,7 @@ impl Rounds {
         if let Some(known) = self.lengths.iter_mut().find(|known| known.words == length && known.votes > 0) {
             known.votes += 1;
         } else if let Some(free) = self.lengths.iter_mut().find(|free| free.votes == 0) {
-            *free = Length { words: length, accesses: accesses - last.accesses, votes: 1, since: at };
+            *free = Length { words: length, accesses: accesses.saturating_sub(last.accesses), votes: 1, since: at };
         } else {
             self.lengths.iter_mut().for_each(|other| other.votes -= 1);
         }

@@ -6,7 +6,7 @@ use crate::names::{self, Facts};
 use crate::{
     calipers, checkpoint, fork, heap, log, memory, modules, objects, output, quiet::Quiet, signals, slots, thread,
 };
-use bf_collect::{Batch, Bucket, Config, Order, Patterns, Session, Wanted};
+use bf_collect::{Batch, Bucket, Config, Order, Patterns, Seek, Session, Wanted};
 use bf_profile::EndReason;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -406,7 +406,11 @@ pub fn config() -> Config {
             by_object,
             by_path,
             tracked: options.sharing.map_or(Config::TRACKED, |lines| lines as usize),
-            rounds: default.rounds.filter(|_| options.rounds != Some(false)),
+            rounds: default.rounds.filter(|_| options.rounds != Some(false)).map(|seek| match options.max_memory {
+                // An eighth of it is enough for what may not be of use.
+                Some(bytes) => Seek { longest: seek.longest.min((bytes / 64) as usize), ..seek },
+                None => seek,
+            }),
         }
     })
 }
