@@ -278,10 +278,15 @@ impl Batch {
     /// What there is to know of the shape of this number.
     #[inline]
     fn known(&mut self, number: u32, shapes: &mut impl Shapes) -> Known {
-        match self.known.get(number as usize) {
-            Some(&known) if known != Known::Nothing => known,
-            _ => self.learn(number as usize, shapes.shape(number)),
+        match self.known_of(number as usize) {
+            Known::Nothing => self.learn(number as usize, shapes.shape(number)),
+            known => known,
         }
+    }
+
+    #[inline]
+    fn known_of(&self, number: usize) -> Known {
+        self.known.get(number).copied().unwrap_or(Known::Nothing)
     }
 
     #[cold]
@@ -417,7 +422,7 @@ impl Batch {
     pub(crate) fn add(&mut self, other: &Self, between: Range<Place>) {
         for record in other.records_between(between.clone()) {
             if let Record::Shaped { number, .. } = record
-                && self.known.get(number as usize).is_none_or(|&known| known == Known::Nothing)
+                && self.known_of(number as usize) == Known::Nothing
             {
                 self.learn(number as usize, Arc::clone(&other.shapes[number as usize]));
             }

@@ -544,22 +544,20 @@ impl<const W: usize> Buckets<W> {
 
     /// Adds what others counted.
     pub(crate) fn absorb(&mut self, other: &Self) {
-        for (counts, bucket) in other.counts.iter().zip(1..) {
-            if let Some(counts) = counts
-                && let Some(sum) = self.of(Bucket(bucket))
-            {
-                sum.absorb(counts);
-            }
-        }
+        self.add_each(other, Counts::absorb);
     }
 
-    /// Adds what others counted, so often; they have to be [`Buckets::settled`].
+    /// The same, so often; they have to be [`Buckets::settled`].
     pub(crate) fn absorb_times(&mut self, other: &Self, times: u64) {
+        self.add_each(other, |sum, counts| sum.absorb_cells(counts, times));
+    }
+
+    fn add_each(&mut self, other: &Self, add: impl Fn(&mut Counts<W>, &Counts<W>)) {
         for (counts, bucket) in other.counts.iter().zip(1..) {
             if let Some(counts) = counts
                 && let Some(sum) = self.of(Bucket(bucket))
             {
-                sum.absorb_cells(counts, times);
+                add(sum, counts);
             }
         }
     }
