@@ -5,6 +5,9 @@
 //! recorded, and another like it analysed, those that follow need only be compared with it, and its counts count again. What
 //! does not end a round is analysed when it is known that it does not.
 //!
+//! A program that did something else in between, to print a line, may go on with the same round. Once it has come twice, and been
+//! analysed, what follows need only be compared again: what one such round after another counts is known.
+//!
 //! How long a round may be is guessed from *anchors*, places that depend on the few words from there on only: where several of them
 //! were met so many words ago. A wrong guess costs time; what is counted rests on comparisons of whole rounds.
 
@@ -50,24 +53,36 @@ const FEWEST: u32 = 4;
 /// Words of a block; and accesses that a word stands for where all blocks are looked at.
 const BLOCK: u64 = 64;
 const DENSE: u64 = 8;
-/// Anchors that are remembered.
+/// A round is expected to come again for so many times its length; by so many anchors of a batch it is looked for.
+const PATIENCE: usize = 4;
+const TRIES: usize = 8;
+/// Anchors that are remembered, of all and of one in so many: those reach further back.
 const MEMORY: usize = 1 << 15;
+const FAR: u64 = 64;
 
 /// The records of one slot, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     seek: Seek,
-    /// By some bits of what it is.
-    anchors: Vec<Anchor>,
     /// Words and accesses that came.
     at: u64,
     accesses: u64,
-    /// What anchors say how long a round is; and the guess.
-    lengths: [Length; 16],
+    /// All anchors, and some that are far apart.
+    near: Anchors,
+    far: Anchors,
+    /// The guess.
     length: u64,
     /// Guesses that were wrong, the last ones, and from where on they may be made again.
     wrong: [Wrong; 16],
     state: State,
+}
+
+/// Where anchors were met, and what they say how long a round is.
+#[derive(Debug, Default)]
+struct Anchors {
+    /// By some bits of what it is.
+    last: Vec<Anchor>,
+    lengths: [Length; 16],
 }
 
 /// Where something was met last.
@@ -112,6 +127,9 @@ enum State {
     Following { round: Round, at: Place, counted: Option<usize> },
     /// The same, and it was counted: from one place of the round on so many words were only compared.
     Comparing { round: Round, from: Place, at: Place, words: u64 },
+    /// Something else came, for so many words more the round may come again: since then as many words as here, up to this place,
+    /// are the same. Its anchors, by what they are, and where.
+    Expecting { round: Round, anchors: Vec<(u64, usize)>, same: Option<(Place, usize)>, left: usize },
 }
 
 /// One round.
@@ -135,6 +153,8 @@ pub(crate) enum Next {
     Skip,
     /// To analyse what is left over from rounds ([`Rounds::end`]), then the batch.
     Break,
+    /// To analyse it. After it the round that was expected comes again, and its counts may.
+    Again,
 }
 
 /// What there was besides what was analysed.
@@ -162,13 +182,13 @@ impl Rounds {
     /// Takes note of the next batch. Where `full` there is no room to record anything.
     pub(crate) fn next(&mut self, batch: &Batch, bucket: Bucket, full: bool) -> Next {
         let words = batch.words();
-        let (begin, before) = (self.at, self.accesses);
+        if !matches!(self.state, State::Comparing { .. }) {
+            self.look_for_anchors(words, batch.accesses());
+        }
         self.at += words.len() as u64;
-        self.accesses += batch.accesses();
         match &mut self.state {
             _ if words.is_empty() => Next::Analyse,
             State::Seeking => {
-                self.look_for_anchors(words, begin, before);
                 if !full {
                     self.guess(words);
                 }
@@ -221,16 +241,78 @@ impl Rounds {
                 (*at, *since) = (next, *since + words.len() as u64);
                 Next::Skip
             }
+            State::Expecting { .. } if full => {
+                self.state = State::Seeking;
+                Next::Analyse
+            }
+            State::Expecting { round, same, .. } => {
+                let length = round.content.words().len();
+                let (place, before) = same.take().map_or((None, 0), |(place, words)| (Some(place), words));
+                let Some(at) = place.and_then(|place| round.follow(place, batch, Place::START, bucket)) else {
+                    self.look_for_round(batch, bucket);
+                    return Next::Analyse;
+                };
+                // The second time each line is found where it will be from then on, which a dirty one has to know.
+                if before + words.len() < 2 * length {
+                    *same = Some((at, before + words.len()));
+                    return Next::Analyse;
+                }
+                self.state = State::Comparing { round: std::mem::take(round), from: at, at, words: 0 };
+                Next::Again
+            }
         }
     }
 
     /// Goes back to seeking; what there was besides what was analysed.
     pub(crate) fn end(&mut self) -> Left {
         let state = std::mem::take(&mut self.state);
-        self.lengths = Default::default();
+        (self.near, self.far) = Default::default();
         let State::Comparing { round, from, words, .. } = state else { return Left::default() };
         let length = round.content.words().len() as u64;
         Left { times: words / length, rest: (words % length) as usize, round, from }
+    }
+
+    /// What ended, with events in nothing that came since, may come again.
+    pub(crate) fn expect(&mut self, left: Left) {
+        let round = left.round;
+        let length = round.content.words().len();
+        if length > 0 {
+            let mut anchors = Vec::new();
+            for_each_anchor(round.content.words(), FEW - 1, |_| true, |at, what| anchors.push((what, at)));
+            anchors.sort_unstable();
+            self.state = State::Expecting { round, anchors, same: None, left: PATIENCE * length };
+        }
+    }
+
+    /// Whether a batch is from its start on what is somewhere in the round that is expected; if not, goes on without it.
+    fn look_for_round(&mut self, batch: &Batch, bucket: Bucket) {
+        let State::Expecting { round, anchors, mut left, .. } = std::mem::take(&mut self.state) else { return };
+        let (words, length) = (batch.words(), round.content.words().len());
+        let mut places = Vec::new();
+        for_each_anchor(
+            words,
+            FEW - 1,
+            |_| true,
+            |at, what| {
+                if places.len() < TRIES
+                    && let Ok(index) = anchors.binary_search_by_key(&what, |&(what, _)| what)
+                {
+                    places.push((anchors[index].1 + length - at % length) % length);
+                }
+            },
+        );
+        places.retain(|&place| goes_on(round.content.words(), place, words));
+        let same = places.first().and_then(|&word| {
+            let place = Some(round.content.place_behind(Place::START, word)).filter(|place| place.word == word)?;
+            Some((round.follow(place, batch, Place::START, bucket)?, words.len()))
+        });
+        if same.is_none() {
+            left = left.saturating_sub(words.len());
+            if batch.has_events() || left == 0 {
+                return;
+            }
+        }
+        self.state = State::Expecting { round, anchors, same, left };
     }
 
     /// The guess was wrong, or cannot be followed up.
@@ -241,7 +323,8 @@ impl Rounds {
         self.wrong[..=place].rotate_right(1);
         let times = if self.wrong[0].length == length { self.wrong[0].times + 1 } else { 0 };
         self.wrong[0] = Wrong { length, times, until: self.at + (length << (WAIT + times.min(MOST_WAIT))) };
-        self.lengths.iter_mut().filter(|other| other.words == length).for_each(|other| other.votes = 0);
+        let lengths = self.near.lengths.iter_mut().chain(&mut self.far.lengths);
+        lengths.filter(|other| other.words == length).for_each(|other| other.votes = 0);
         self.state = State::Seeking;
     }
 
@@ -250,7 +333,8 @@ impl Rounds {
         let Seek { anchors, shortest, longest, .. } = self.seek;
         let all = |one: &Length| one.words.saturating_mul(shortest.div_ceil(one.accesses.max(1)).max(1));
         let sure = |one: &&Length| one.votes >= anchors && self.at - one.since >= all(one) / SHARE;
-        let Some(&one) = self.lengths.iter().filter(sure).max_by_key(|one| one.votes) else { return };
+        let of = |anchors: &Anchors| anchors.lengths.iter().filter(sure).max_by_key(|one| one.votes).copied();
+        let Some(one) = of(&self.near).or_else(|| of(&self.far)) else { return };
         let (length, part) = (all(&one), one.words as usize);
         self.length = one.words;
         if length <= longest as u64 && repeats(words, words.len() / 2, part) {
@@ -261,46 +345,44 @@ impl Rounds {
         }
     }
 
-    /// In the words of a batch, with what came before it.
-    fn look_for_anchors(&mut self, words: &[u64], begin: u64, before: u64) {
-        if self.anchors.is_empty() {
-            self.anchors = vec![Anchor::default(); MEMORY];
-        }
+    /// In the words of a batch that stands for so many accesses.
+    fn look_for_anchors(&mut self, words: &[u64], accesses: u64) {
         // What a word stands for.
-        let each = ((self.accesses - before) / words.len() as u64).max(1);
+        let each = (accesses / (words.len() as u64).max(1)).max(1);
         let mask = u64::from(self.seek.one_in.checked_shr(each.ilog2()).unwrap_or(0).max(FEWEST) - 1);
-        let few = mask.min(FEW - 1);
+        let (begin, before) = (self.at, self.accesses);
         // Where there are many words for few accesses one block in four is looked at, by chance: one anchor in 16 is met twice.
-        let looked_at = |at: &usize| each >= DENSE || ((begin + *at as u64) / BLOCK).wrapping_mul(MIX) >> 62 == 0;
-        for at in (0..words.len() - 1).step_by(PIECE).filter(looked_at) {
-            let piece = &words[at..];
-            if piece.first_chunk().is_some_and(|words| !some_may_be(words, few as u32)) {
-                continue;
-            }
-            let first_two = piece.windows(2).take(PIECE).enumerate();
-            for (index, _) in first_two.filter(|(_, two)| may_be(two[0], two[1], few as u32)) {
-                let context = &piece[index..piece.len().min(index + CONTEXT)];
-                let what = context.iter().fold(0, |sum: u64, &word| (sum ^ word).wrapping_mul(MIX).rotate_left(29));
-                if what & (mask / (few + 1)) == 0 {
-                    let index = (at + index) as u64;
-                    self.meet(what, begin + index, before + index * each);
-                }
-            }
-        }
+        let looked_at = |at: usize| each >= DENSE || ((begin + at as u64) / BLOCK).wrapping_mul(MIX) >> 62 == 0;
+        for_each_anchor(words, mask, looked_at, |at, what| {
+            self.meet(what, begin + at as u64, before + at as u64 * each);
+        });
+        self.accesses += accesses;
     }
 
     #[cold]
     fn meet(&mut self, what: u64, at: u64, accesses: u64) {
+        let wrong = |length| self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until);
         let now = Anchor { what, at, accesses };
-        let last = std::mem::replace(&mut self.anchors[(what >> 32) as usize % MEMORY], now);
-        let length = at - last.at;
-        if last.what != what || self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until) {
+        self.near.meet(now, wrong);
+        if what >> 16 & (FAR - 1) == 0 {
+            self.far.meet(now, wrong);
+        }
+    }
+}
+
+impl Anchors {
+    /// Where it was met before, that says how long a round may be, unless that is `wrong`.
+    fn meet(&mut self, now: Anchor, wrong: impl Fn(u64) -> bool) {
+        self.last.resize(MEMORY, Anchor::default());
+        let last = std::mem::replace(&mut self.last[(now.what >> 32) as usize % MEMORY], now);
+        let (words, accesses) = (now.at - last.at, now.accesses.saturating_sub(last.accesses));
+        if last.what != now.what || wrong(words) {
             return;
         }
-        if let Some(known) = self.lengths.iter_mut().find(|known| known.words == length && known.votes > 0) {
+        if let Some(known) = self.lengths.iter_mut().find(|known| known.words == words && known.votes > 0) {
             known.votes += 1;
         } else if let Some(free) = self.lengths.iter_mut().find(|free| free.votes == 0) {
-            *free = Length { words: length, accesses: accesses.saturating_sub(last.accesses), votes: 1, since: at };
+            *free = Length { words, accesses, votes: 1, since: now.at };
         } else {
             self.lengths.iter_mut().for_each(|other| other.votes -= 1);
         }
@@ -308,6 +390,27 @@ impl Rounds {
 }
 
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Gives the anchors in words, about one in `mask + 1`, to `take`: where, and what. Where `looked_at` does not say so of the
+/// first word of a piece there are none.
+#[inline(always)]
+fn for_each_anchor(words: &[u64], mask: u64, looked_at: impl Fn(usize) -> bool, mut take: impl FnMut(usize, u64)) {
+    let few = mask.min(FEW - 1);
+    for at in (0..words.len().saturating_sub(1)).step_by(PIECE) {
+        let piece = &words[at..];
+        if !looked_at(at) || piece.first_chunk().is_some_and(|words| !some_may_be(words, few as u32)) {
+            continue;
+        }
+        let first_two = piece.windows(2).take(PIECE).enumerate();
+        for (index, _) in first_two.filter(|(_, two)| may_be(two[0], two[1], few as u32)) {
+            let context = &piece[index..piece.len().min(index + CONTEXT)];
+            let what = context.iter().fold(0, |sum: u64, &word| (sum ^ word).wrapping_mul(MIX).rotate_left(29));
+            if what & (mask / (few + 1)) == 0 {
+                take(at + index, what);
+            }
+        }
+    }
+}
 
 /// Whether there may be an anchor at a word, by that and the next.
 #[inline(always)]
@@ -483,6 +586,25 @@ mod tests {
         assert_eq!(snapshot.accesses, 40 * each);
         assert!((30 * each..38 * each).contains(&snapshot.again), "{}", snapshot.again);
         assert_eq!(Snapshot { again: 0, ..snapshot }, says(&config(None), &records, &[7], false, None));
+    }
+
+    #[test]
+    fn a_round_comes_again_after_something_else() {
+        // After every twentieth round one record more, at another address each time, or with an event in it.
+        let records = |event: bool| -> Vec<Records> {
+            let other =
+                |i: u64| if event { vec![4, 0x60_0000 + i * 0x1000, 0x300] } else { vec![3, 0x60_0000 + i * 64] };
+            (0..10).flat_map(|i| (0..20).flat_map(|_| step(100)).chain([(1, vec![other(i)])])).collect()
+        };
+        let rounds = |event: bool| {
+            let snapshot = says(&config(Some(SEEK)), &records(event), &[7], false, None);
+            let again = snapshot.again;
+            assert_eq!(Snapshot { again: 0, ..snapshot }, says(&config(None), &records(event), &[7], false, None));
+            again / (2 * 100 + 2 * 100 + 2)
+        };
+        let (all, resumed, anew) = (200, rounds(false), rounds(true));
+        assert!((all - 6 - 10 * 4..all - 10 * 2).contains(&resumed), "{resumed}");
+        assert!(anew < all - 10 * 4, "{anew}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::directory::Directory;
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work, is_common};
 use crate::references::Scratch;
-use crate::rounds::{Next, Rounds, Seek};
+use crate::rounds::{Left, Next, Rounds, Seek};
 use crate::stacks::{Behind, Digesters, Spare, Stacks};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
 use crate::tracker::Tracker;
@@ -466,7 +466,17 @@ impl Session {
                 return false;
             }
             Next::Break => {
-                self.end_rounds(&mut repeating);
+                let (left, [from, to]) = self.end_rounds(&mut repeating);
+                if let Some(rounds) = repeating.rounds.as_mut().filter(|_| !batch.has_events()) {
+                    rounds.expect(left);
+                    (repeating.from, repeating.to) = (from, to);
+                }
+                return false;
+            }
+            Next::Again => {
+                if self.tally().is_none() {
+                    rounds.give_up();
+                }
                 return false;
             }
             Next::Skip => self.count_again(batch, bucket),
@@ -494,10 +504,10 @@ impl Session {
         }
     }
 
-    /// Counts the rounds that were only compared, and analyses what came after them.
-    fn end_rounds(&self, repeating: &mut Repeating) {
-        let Repeating { rounds: Some(rounds), from, to } = repeating else { return };
-        let left = rounds.end();
+    /// Counts the rounds that were only compared, and analyses what came after them. What there was, and the tallies.
+    fn end_rounds(&self, repeating: &mut Repeating) -> (Left, [Tallies; 2]) {
+        let Repeating { rounds, from, to } = repeating;
+        let left = rounds.as_mut().map(Rounds::end).unwrap_or_default();
         if left.times > 0
             && let Some(owner) = self.only()
         {
@@ -512,7 +522,7 @@ impl Session {
                 self.skipped.fetch_add(if all { 0 } else { batch.accesses() }, Ordering::Relaxed);
             }
         });
-        (*from, *to) = Default::default();
+        (left, [std::mem::take(from), std::mem::take(to)])
     }
 
     /// There will be several slots.
@@ -538,9 +548,8 @@ impl Session {
         batch.words().is_empty() || fed().unwrap_or_default()
     }
 
-    /// What the stacks of the only slot counted of all that was handed over, by part and line size; `None` if that cannot be
-    /// told.
-    fn tally(&self) -> Option<Vec<Vec<Tally>>> {
+    /// What the stacks of the only slot counted of all that was handed over; `None` if that cannot be told.
+    fn tally(&self) -> Option<Tallies> {
         let closed = || self.closed.load(Ordering::Acquire);
         let owner = self.only().filter(|_| self.drain(DRAINED))?;
         let _turn = self.lock(&owner.turn)?;
@@ -949,9 +958,12 @@ struct Repeating {
     /// `None`: they are not sought.
     rounds: Option<Rounds>,
     /// What had been counted before the one that counts again, and after it.
-    from: Vec<Vec<Tally>>,
-    to: Vec<Vec<Tally>>,
+    from: Tallies,
+    to: Tallies,
 }
+
+/// What stacks counted, by part and line size.
+type Tallies = Vec<Vec<Tally>>;
 
 /// What came of feeding a batch to the stacks of its slot.
 #[derive(Debug, Default)]
