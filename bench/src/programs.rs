@@ -13,7 +13,8 @@ use wait4::Wait4 as _;
 /// What to run.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
-    /// Programs to run; all if none is named.
+    /// Programs to run, `kernels` for all of `programs/kernels.c`, each of which is named with its repetitions, as in
+    /// `gemm:10`; if none is named all but the kernels.
     programs: Vec<String>,
 }
 
@@ -26,6 +27,23 @@ pub(crate) struct Run {
 }
 
 const NAMES: [&str; 8] = ["sqlite", "lua", "zlib", "clipper", "stencil", "matmul", "molecular", "lookup"];
+
+/// Loops that nothing was tuned with, and how often they are repeated.
+const KERNELS: [&str; 13] = [
+    "gemm:1",
+    "gemm:10",
+    "lu:4",
+    "lu:10",
+    "jacobi:2000",
+    "seidel:500",
+    "gradients:1000",
+    "fft:500",
+    "heat:3000",
+    "bodies:40",
+    "convolution:1000",
+    "triad:5000",
+    "transpose:800",
+];
 
 /// How a program is run.
 const VARIANTS: [&str; 9] =
@@ -43,7 +61,8 @@ struct Cost {
 /// # Errors
 /// A program does not build or fails, or there is none of a given name.
 pub fn run(args: &Args, rounds: usize) -> Result<()> {
-    let mut names: Vec<_> = args.programs.iter().map(String::as_str).collect();
+    let named = |name| if name == "kernels" { KERNELS.to_vec() } else { vec![name] };
+    let mut names: Vec<_> = args.programs.iter().flat_map(|name| named(name.as_str())).collect();
     if names.is_empty() {
         names = NAMES.to_vec();
     }
@@ -162,6 +181,9 @@ pub(crate) fn program(name: &str, build: Build) -> Result<Run> {
         input: None,
         code: 0,
     };
+    if let Some((kernel, repeats)) = name.split_once(':') {
+        return Ok(run(loops("kernels", build)?, &[kernel, repeats]));
+    }
     Ok(match name {
         "sqlite" => run(project::sqlite(build)?, &["40000"]),
         "lua" => {
@@ -172,22 +194,23 @@ pub(crate) fn program(name: &str, build: Build) -> Result<Run> {
             Run { input: Some(input), ..run(project::zlib(build)?.join("minigzip"), &[]) }
         }
         "clipper" => Run { code: 3, ..run(project::clipper(build)?, &[]) },
-        "stencil" => run(dense(build)?, &[name, "60"]),
-        "matmul" => run(dense(build)?, &[name, "20"]),
-        "molecular" => run(dense(build)?, &[name, "20"]),
-        "lookup" => run(dense(build)?, &[name, "5"]),
+        "stencil" => run(loops("dense", build)?, &[name, "60"]),
+        "matmul" => run(loops("dense", build)?, &[name, "20"]),
+        "molecular" => run(loops("dense", build)?, &[name, "20"]),
+        "lookup" => run(loops("dense", build)?, &[name, "5"]),
         _ => anyhow::bail!("no program {name}; there are {}", NAMES.join(", ")),
     })
 }
 
-/// `programs/dense.c`; vectors of 32 bytes, which valgrind knows.
-fn dense(build: Build) -> Result<PathBuf> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/dense.c");
-    let recipe = std::fs::read_to_string(source)?;
-    let folder = bf_tests::cached::built("dense", build, &recipe, |folder| {
+/// One of `programs/*.c`; vectors of 32 bytes, which valgrind knows.
+fn loops(name: &str, build: Build) -> Result<PathBuf> {
+    let source = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/programs/{}.c"), name);
+    let recipe = std::fs::read_to_string(&source)?;
+    let folder = bf_tests::cached::built(name, build, &recipe, |folder| {
         let mut cc = sandbox::command(build.cc());
-        let _ = sandbox::succeed(cc.args(["-O3", "-march=haswell", "-g", source, "-o"]).arg(folder.join("dense")));
+        let program = folder.join(name);
+        let _ = sandbox::succeed(cc.args(["-O3", "-march=haswell", "-g", &source, "-o"]).arg(program).arg("-lm"));
         Ok(())
     })?;
-    Ok(folder.join("dense"))
+    Ok(folder.join(name))
 }

@@ -84,6 +84,8 @@ enum Known {
     Nothing,
     /// The accesses of a record of it.
     Accesses(u32),
+    /// Of an iteration of it.
+    Each(u32),
     /// They have to be counted.
     Varies,
 }
@@ -202,6 +204,9 @@ impl Batch {
             }
             let (holes, accesses) = match known {
                 Known::Accesses(accesses) if zero >= next => (false, accesses.into()),
+                Known::Each(accesses) if zero >= next => {
+                    (false, self.words[at + Shape::COUNT as usize].saturating_mul(accesses.into()))
+                }
                 _ => self.examine(number, at..next),
             };
             self.words[at] = Tag::shape(number, holes);
@@ -296,8 +301,12 @@ impl Batch {
             self.shapes.resize(number + 1, nothing);
             self.known.resize(number + 1, Known::Nothing);
         }
-        let simple = shape.plain() && !shape.stream;
-        let known = if simple { Known::Accesses(shape.steps.len() as u32) } else { Known::Varies };
+        let steps = shape.steps.len() as u32;
+        let known = match (shape.plain(), shape.stream) {
+            (true, false) => Known::Accesses(steps),
+            (true, true) => Known::Each(steps),
+            _ => Known::Varies,
+        };
         self.attributed |= !shape.items.is_empty();
         (self.shapes[number], self.known[number]) = (shape, known);
         known

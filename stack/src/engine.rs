@@ -1,9 +1,10 @@
 //! The fast engine: batches of references through the four tiers, then into the histograms.
 
 use crate::behind::{Left, Load, Settle, State, Told, Work};
+use crate::boxed;
 use crate::counts::{Buckets, Residents};
 use crate::digest::{Digest, LINES, Of, Segment, Within};
-use crate::held::{Entry, ON_TOP};
+use crate::held::{Entry, HELD, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Lines};
 use crate::newest::NEWEST;
@@ -20,7 +21,7 @@ use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, P
 
 /// References of one batch, at most.
 pub(crate) const BATCH: usize = 2048;
-/// Regions of lines that have to be left for templates: more than a chunk can need.
+/// Blocks of lines that have to be left for templates: more than a chunk can need.
 const SCARCE: usize = 1 << 18;
 /// Lines whose state is fetched ahead.
 const AHEAD: usize = 8;
@@ -62,6 +63,8 @@ pub(crate) struct Core<const W: usize> {
     pub(crate) limits: Limits,
     pub(crate) lines: Lines,
     pub(crate) tiers: Tiers<W>,
+    /// By entry: the line's id.
+    ids: Box<[Id; HELD]>,
     pub(crate) older: Older,
     pub(crate) buckets: Buckets<W>,
     /// What this batch leaves.
@@ -142,12 +145,12 @@ impl Stack {
         }
     }
 
-    /// An empty stack that has room for so many more regions of 1024 lines only, for tests of what happens then.
+    /// An empty stack that has room for so many blocks of four lines only, for tests of what happens then.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_regions_left(limits: Limits, left: usize) -> Self {
+    pub fn with_blocks_left(limits: Limits, left: u32) -> Self {
         let mut stack = Self::new(limits);
-        of_width!(&mut stack.core, core => core.lines.leave_regions(left));
+        of_width!(&mut stack.core, core => core.lines.leave_blocks(left));
         stack
     }
 
@@ -333,6 +336,7 @@ impl<const W: usize> Core<W> {
             limits,
             lines: Lines::new(),
             tiers: Tiers::new(),
+            ids: boxed::array(0),
             older: Older::new(),
             buckets: Buckets::new(limits),
             work: Work::new(),
@@ -596,7 +600,8 @@ impl<const W: usize> Core<W> {
         let Work { moves, fetches, closes, ids, .. } = &mut self.work;
         for fetch in &*fetches {
             let id = self.lines.id(fetch.line).unwrap_or_default();
-            let gone = if fetch.gone == NONE { id } else { self.lines.id(fetch.gone).unwrap_or_default() };
+            let before = std::mem::replace(&mut self.ids[usize::from(fetch.entry) % HELD], id);
+            let gone = if fetch.gone == NONE { id } else { before };
             V::prefetch(self.lines.get(id));
             V::prefetch(self.lines.get(gone));
             ids.push((id, gone));
@@ -608,9 +613,9 @@ impl<const W: usize> Core<W> {
             if let Some(&(next, _)) = ids.get(at + AHEAD) {
                 self.older.prefetch::<V>(&self.lines, next);
             }
-            let down = (fetch.gone != NONE).then_some(gone);
+            let down = (fetch.gone != NONE).then_some((fetch.gone, gone));
             // Where lines were taken away they were noted before, too, for references of the same batch that ask.
-            if let (Some(sharing), Some(gone)) = (&mut self.sharing, down) {
+            if let (Some(sharing), Some((_, gone))) = (&mut self.sharing, down) {
                 sharing.note(gone, fetch.last);
             }
             match self.older.step(&mut self.lines, moves, (fetch.line, id), down, at as u32) {

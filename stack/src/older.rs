@@ -62,7 +62,7 @@ impl Older {
         lines: &mut Lines,
         moves: &mut Vec<Move<W>>,
         up: (u64, Id),
-        down: Option<Id>,
+        down: Option<(u64, Id)>,
         fetch: u32,
     ) -> Option<usize> {
         let mut step = Move { newer: [0; W], up: up.0 as u32, last: 0, down: 0, now: 0, fetch };
@@ -74,12 +74,12 @@ impl Older {
             full = Some(self.timeline.newer(place));
             self.timeline.leave(place);
         }
-        if let Some(id) = down {
+        if let Some((down, id)) = down {
             if self.timeline.is_full() {
                 self.make_room(lines);
             }
             self.now += 1;
-            (step.down, step.now) = (lines.number(id) as u32, self.now);
+            (step.down, step.now) = (down as u32, self.now);
             let line = lines.get_mut(id);
             line.last = self.now;
             line.place = self.timeline.enter(id);

@@ -1,6 +1,7 @@
 //! References on their way through the tiers.
 
 use crate::behind::State;
+use crate::held::Entry;
 use crate::holes::Instant;
 use crate::item::Charge;
 use crate::lines::Id;
@@ -56,8 +57,9 @@ pub(crate) struct Fetch<const W: usize> {
     pub(crate) flags: u32,
     /// Which run it is.
     pub(crate) run: u32,
-    /// The line that had to go; none: [`NONE`].
+    /// The line that had to go and had the same entry; none: [`NONE`].
     pub(crate) gone: u64,
+    pub(crate) entry: Entry,
     /// What happened to that.
     pub(crate) since: State<W>,
     /// When that was last referenced, if lines can be taken away.

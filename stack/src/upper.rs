@@ -64,6 +64,7 @@ impl<const W: usize> Core<W> {
                     flags,
                     run: run_number,
                     gone,
+                    entry,
                     since,
                     last: 0,
                 });

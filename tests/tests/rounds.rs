@@ -4,7 +4,8 @@ use bf_profile::Profile;
 use bf_tests::sandbox::{Sandbox, output, text, timeless};
 use std::process::Command;
 
-/// Sweeps over a graph, as iterative solvers do them. After 40 of them, and part of one more, what the argument says.
+/// Sweeps over a graph, as iterative solvers do them, with something else after half of them. After 120, and part of one more, what
+/// the argument says.
 const SOURCE: &str = r#"
     #include <pthread.h>
     #include <stdio.h>
@@ -12,7 +13,7 @@ const SOURCE: &str = r#"
     #include <string.h>
     #include <unistd.h>
     enum { N = 12000 };
-    static double value[N], next[N];
+    static double value[N], next[N], kept;
     static int neighbour[2][N];
     static void step(int from, int to) {
         for (int i = from; i < to; i++) next[i] = value[i] + 0.1 * (value[neighbour[0][i]] - value[neighbour[1][i]]);
@@ -24,7 +25,10 @@ const SOURCE: &str = r#"
     }
     int main(int argc, char **argv) {
         for (unsigned i = 0; i < N; i++) neighbour[0][i] = i * 7919u % N, neighbour[1][i] = (i + 1) % N, value[i] = i;
-        for (int s = 0; s < 40; s++) step(0, N);
+        for (int s = 0; s < 120; s++) {
+            step(0, N);
+            if (s == 60) kept += value[s];
+        }
         step(0, N / 3);
         puts(value[17] > 0 ? "positive" : "not positive");
         fflush(stdout);
