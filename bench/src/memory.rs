@@ -19,7 +19,7 @@ pub struct Args {
 }
 
 /// Line numbers from one line to the next.
-const APART: [u64; 3] = [1, 4, 64];
+const APART: [u64; 5] = [1, 2, 4, 16, 64];
 
 /// Line numbers are below this: what is far apart takes much memory.
 const MOST: u64 = 1 << 26;

@@ -122,14 +122,6 @@ impl<const W: usize> States<W> {
             V::prefetch(&region[id as usize % REGION]);
         }
     }
-
-    /// Ids of all lines that were stored when they last left the upper tiers, in no particular order.
-    pub(crate) fn stored(&self) -> impl Iterator<Item = Id> + '_ {
-        self.0.iter().enumerate().flat_map(|(region, lines)| {
-            let dirty = lines.iter().enumerate().filter(|(_, line)| line.dirty != Charge::NONE);
-            dirty.map(move |(line, _)| (region << REGION_BITS | line) as Id)
-        })
-    }
 }
 
 /// All that is behind.

@@ -21,7 +21,7 @@ use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, P
 
 /// References of one batch, at most.
 pub(crate) const BATCH: usize = 2048;
-/// Blocks of lines that have to be left for templates: more than a chunk can need.
+/// Lines that have to be left for templates: more than a chunk can need.
 const SCARCE: usize = 1 << 18;
 /// Lines whose state is fetched ahead.
 const AHEAD: usize = 8;
@@ -145,12 +145,12 @@ impl Stack {
         }
     }
 
-    /// An empty stack that has room for so many blocks of four lines only, for tests of what happens then.
+    /// An empty stack that has room for so many lines only, for tests of what happens then.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_blocks_left(limits: Limits, left: u32) -> Self {
+    pub fn with_lines_left(limits: Limits, left: u32) -> Self {
         let mut stack = Self::new(limits);
-        of_width!(&mut stack.core, core => core.lines.leave_blocks(left));
+        of_width!(&mut stack.core, core => core.lines.leave(left));
         stack
     }
 
@@ -689,16 +689,19 @@ impl<const W: usize> Core<W> {
         state
     }
 
-    /// Adds `max(m, depth now)` of a line that was stored to where it is charged.
+    /// Adds `max(m, depth now)` of a line, if it was stored, to where it is charged.
     #[inline(always)]
-    fn add_resident<V: Vector>(&self, id: Id, residents: &mut Residents) {
-        let number = self.lines.number(id);
-        let held = self.tiers.held.find(number);
-        let mut line = self.state::<V>(held, id);
-        let (full, by_set) = self.depth::<V>(number, held, id);
-        line.raise::<V>(full, &by_set);
-        if let Some(charged) = line.dirty.get() {
-            residents.line(charged, u64::from(line.greatest_full), &line.greatest, self.limits);
+    fn add_resident<V: Vector>(&self, line: u64, id: Id, residents: &mut Residents) {
+        // What is stored in the upper tiers only is noted here too.
+        if self.state_behind(id).dirty == Charge::NONE {
+            return;
+        }
+        let held = self.tiers.held.find(line);
+        let mut state = self.state::<V>(held, id);
+        let (full, by_set) = self.depth::<V>(line, held, id);
+        state.raise::<V>(full, &by_set);
+        if let Some(charged) = state.dirty.get() {
+            residents.line(charged, u64::from(state.greatest_full), &state.greatest, self.limits);
         }
     }
 
@@ -707,8 +710,8 @@ impl<const W: usize> Core<W> {
     pub(crate) fn counted_with<V: Vector>(&self, elsewhere: Option<&Buckets<W>>) -> Vec<Counted> {
         let mut residents = Residents::default();
         debug_assert!(self.left.works.is_empty() && self.left.load.is_some(), "works that wait");
-        for id in self.left.load.iter().flat_map(|load| load.behind.states.stored()) {
-            self.add_resident::<V>(id, &mut residents);
+        for (line, id) in self.lines.all() {
+            self.add_resident::<V>(line, id, &mut residents);
         }
         let within = self.sharing.as_ref().map(|sharing| &sharing.within);
         let later = self.left.load.as_ref().map(|load| &load.buckets).filter(|later| !later.is_empty());

@@ -1,8 +1,8 @@
 //! Numbers of lines: one becomes a dense id once, everything else is indexing, here and in `behind`.
 //!
-//! Lines come in blocks of four neighbours. A block gets the next free number when one of its lines is first seen, so the ids of
-//! lines that are first walked over are neighbours too, and their state is walked with them; what lies alone takes no more than
-//! the state of a block. Blocks are found by tables of regions of 1024 lines.
+//! A line gets the next free id when it is first seen, so the ids of lines that are first walked over are neighbours too, and
+//! their state is walked with them. Ids are kept for parts of 16 neighbours, and those for regions of 1024 lines, so what lies
+//! between lines takes next to nothing.
 
 use crate::boxed;
 use crate::older::Time;
@@ -12,13 +12,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Lines of a region, as bits; as many ids are kept together.
 pub(crate) const REGION_BITS: u32 = 10;
 pub(crate) const REGION: usize = 1 << REGION_BITS;
-/// Lines of a block, as bits.
-pub(crate) const BLOCK_BITS: u32 = 2;
-/// Blocks of a region.
-const BLOCKS: usize = REGION >> BLOCK_BITS;
+/// Lines of a part, as bits.
+const PART_BITS: u32 = 4;
+const PART: usize = 1 << PART_BITS;
+/// Parts of a region; as many are kept together.
+const PARTS: usize = REGION / PART;
 const KNOWN_REGIONS: usize = 4096;
 
-/// A line's number among all lines of all blocks seen.
+/// A line's number among all lines seen.
 pub(crate) type Id = u32;
 
 /// Where a line is in the older tier. All zero: never there.
@@ -39,15 +40,17 @@ pub(crate) struct Lines {
     indices: HashMap<u64, u32, BuildHasherDefault<Mix>>,
     /// Region number of each index.
     regions: Vec<u64>,
-    /// Of each region, by block: 1 + its number; 0 if it has none.
-    tables: Vec<Box<[u32; BLOCKS]>>,
-    /// Blocks with a number.
+    /// Of each region, by part: 1 + its number; 0 if it has none.
+    numbers: Vec<Box<[u32; PARTS]>>,
+    /// By number of a part, by line: 1 + its id; 0 if it has none.
+    parts: Vec<Box<[[Id; PART]; PARTS]>>,
+    /// Parts with a number.
+    used: u32,
+    /// Lines with an id.
     len: u32,
-    /// By the number of a block: where it is.
-    places: Vec<Box<[u64; BLOCKS]>>,
     /// By id.
     state: Vec<Box<[Line; REGION]>>,
-    /// Blocks there may be.
+    /// Lines there may be.
     most: u32,
 }
 
@@ -57,17 +60,23 @@ impl Lines {
             known: boxed::array((0, 0)),
             indices: HashMap::default(),
             regions: Vec::new(),
-            tables: Vec::new(),
+            numbers: Vec::new(),
+            parts: Vec::new(),
+            used: 0,
             len: 0,
-            places: Vec::new(),
             state: Vec::new(),
-            most: 1 << (32 - BLOCK_BITS),
+            most: Id::MAX,
         }
     }
 
-    /// Allows so many more blocks of lines at most.
-    pub(crate) fn leave_blocks(&mut self, left: u32) {
+    /// Allows so many more lines at most.
+    pub(crate) fn leave(&mut self, left: u32) {
         self.most = self.most.min(self.len + left);
+    }
+
+    /// How many have ids.
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
     }
 
     /// Whether this many more lines might not all get an id.
@@ -82,23 +91,37 @@ impl Lines {
         let region = line >> REGION_BITS;
         let known = self.known[(region ^ region >> 12) as usize % KNOWN_REGIONS];
         let index = if known.0 == region + 1 { known.1 } else { self.region(region)? };
-        let block = match self.tables[index as usize][(line >> BLOCK_BITS) as usize % BLOCKS] {
-            0 => self.add_block(line, index)?,
-            block => block - 1,
-        };
-        Some(id(block, line))
+        let number = self.numbers[index as usize][part_of(line)].wrapping_sub(1);
+        match self.parts.get(number as usize / PARTS) {
+            Some(parts) if parts[number as usize % PARTS][line as usize % PART] != 0 => {
+                Some(parts[number as usize % PARTS][line as usize % PART] - 1)
+            }
+            _ => self.add(line, index),
+        }
     }
 
     /// The id of a line if it has one; a line that was referenced has.
     pub(crate) fn find(&self, line: u64) -> Option<Id> {
         let index = self.indices.get(&(line >> REGION_BITS))?;
-        let block = self.tables[*index as usize][(line >> BLOCK_BITS) as usize % BLOCKS];
-        Some(id(block.checked_sub(1)?, line))
+        let number = self.numbers[*index as usize][part_of(line)].checked_sub(1)? as usize;
+        self.parts[number / PARTS][number % PARTS][line as usize % PART].checked_sub(1)
     }
 
     /// The regions of lines that have ids.
     pub(crate) fn regions(&self) -> &[u64] {
         &self.regions
+    }
+
+    /// All lines that have ids, with these.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Id)> + '_ {
+        let parts = self.regions.iter().zip(&self.numbers).flat_map(|(region, numbers)| {
+            let first = (region << REGION_BITS..).step_by(PART);
+            first.zip(numbers.iter()).filter_map(|(first, number)| Some((first, number.checked_sub(1)? as usize)))
+        });
+        parts.flat_map(|(first, number)| {
+            let ids = &self.parts[number / PARTS][number % PARTS];
+            (first..).zip(ids).filter_map(|(line, id)| Some((line, id.checked_sub(1)?)))
+        })
     }
 
     #[inline(never)]
@@ -119,31 +142,31 @@ impl Lines {
         let index = self.regions.len() as u32;
         self.indices.insert(region, index);
         self.regions.push(region);
-        self.tables.push(boxed::array(0));
+        self.numbers.push(boxed::array(0));
         Some(index)
     }
 
     #[cold]
-    fn add_block(&mut self, line: u64, index: u32) -> Option<u32> {
+    fn add(&mut self, line: u64, index: u32) -> Option<Id> {
         if self.len >= self.most {
             return None;
         }
-        let (block, place) = (self.len, line >> BLOCK_BITS);
+        let id = self.len;
         self.len += 1;
-        self.tables[index as usize][place as usize % BLOCKS] = self.len;
-        if (block as usize).is_multiple_of(BLOCKS) {
-            self.places.push(boxed::array(0));
+        let number = &mut self.numbers[index as usize][part_of(line)];
+        if *number == 0 {
+            if (self.used as usize).is_multiple_of(PARTS) {
+                self.parts.push(boxed::array([0; PART]));
+            }
+            self.used += 1;
+            *number = self.used;
+        }
+        let number = *number as usize - 1;
+        self.parts[number / PARTS][number % PARTS][line as usize % PART] = self.len;
+        if (id as usize).is_multiple_of(REGION) {
             self.state.push(boxed::array(Line::default()));
         }
-        self.places[block as usize / BLOCKS][block as usize % BLOCKS] = place;
-        Some(block)
-    }
-
-    /// The line number of an id.
-    #[inline(always)]
-    pub(crate) fn number(&self, id: Id) -> u64 {
-        let block = (id >> BLOCK_BITS) as usize;
-        self.places[block / BLOCKS][block % BLOCKS] << BLOCK_BITS | u64::from(id) & ((1 << BLOCK_BITS) - 1)
+        Some(id)
     }
 
     #[inline(always)]
@@ -157,10 +180,10 @@ impl Lines {
     }
 }
 
-/// Of a line in a block.
+/// Which part of its region a line is in.
 #[inline(always)]
-fn id(block: u32, line: u64) -> Id {
-    block << BLOCK_BITS | line as u32 & ((1 << BLOCK_BITS) - 1)
+fn part_of(line: u64) -> usize {
+    (line >> PART_BITS) as usize % PARTS
 }
 
 /// Regions and sites have numbers that are few and near each other: one multiplication spreads them well enough.

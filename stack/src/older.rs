@@ -110,11 +110,12 @@ impl Older {
     pub(crate) fn restart_clock<V: Vector, const W: usize>(&mut self, lines: &mut Lines, sets: &mut Sets) {
         sets.clear();
         self.now = 0;
-        let mut moves = Vec::new();
+        let (mut moves, mut numbers) = (Vec::new(), vec![0; lines.len()]);
+        lines.all().for_each(|(line, id)| numbers[id as usize] = line as u32);
         for id in self.timeline.oldest_first() {
             self.now += 1;
             lines.get_mut(id).last = self.now;
-            let down = lines.number(id) as u32;
+            let down = numbers[id as usize];
             moves.push(Move { newer: [0; W], up: 0, last: 0, down, now: self.now, fetch: 0 });
         }
         sets.apply::<V, W>(&mut moves);

@@ -355,18 +355,18 @@ proptest! {
 
     /// Lines that get no id are left out, the others are counted as if those had not been.
     #[test]
-    fn lines_without_an_id_are_left_out(pieces in prop::collection::vec(pieces(), 1..4), left in 0usize..60) {
+    fn lines_without_an_id_are_left_out(pieces in prop::collection::vec(pieces(), 1..4), left in 0usize..100) {
         let limits = Limits { max_set_bits: 6, max_ways: 8 };
-        let (mut fast, mut plain) = (Stack::with_blocks_left(limits, left as u32), Plain::new(limits));
-        let (mut blocks, mut dropped) = (std::collections::HashSet::new(), 0);
+        let (mut fast, mut plain) = (Stack::with_lines_left(limits, left as u32), Plain::new(limits));
+        let (mut lines, mut dropped) = (std::collections::HashSet::new(), 0);
         for pieces in &pieces {
             let chunks = Chunks::new(pieces);
             fast.feed_chunk(chunks.chunk(), Bucket::FIRST);
-            let fits = |line: u64, blocks: &mut std::collections::HashSet<u64>| {
-                blocks.contains(&(line >> 2)) || blocks.len() < left && blocks.insert(line >> 2)
+            let fits = |line: u64, lines: &mut std::collections::HashSet<u64>| {
+                lines.contains(&line) || lines.len() < left && lines.insert(line)
             };
             for (times, piece) in pieces {
-                let kept: Vec<_> = piece.iter().copied().filter(|&(line, _)| fits(line, &mut blocks)).collect();
+                let kept: Vec<_> = piece.iter().copied().filter(|&(line, _)| fits(line, &mut lines)).collect();
                 dropped += u64::from(*times) * (piece.len() - kept.len()) as u64;
                 let kept = Chunks::new(&[(*times, kept)]);
                 plain.feed_chunk(kept.chunk(), Bucket::FIRST);
