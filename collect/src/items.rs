@@ -56,7 +56,8 @@ impl Items {
         };
         let at = usize::from(whole.place.0) + 61 * usize::from(whole.path) + 509 * number as usize + 1021 * kind;
         match self.near.get(at % NEAR) {
-            Some(&(near, item)) if near == whole && item != Item::NONE => item,
+            // What was never asked for stands for nothing at all, whose item is known, too.
+            Some(&(near, item)) if near == whole => item,
             _ => {
                 let item = self.find(whole);
                 self.near.resize(NEAR, (Attributed::default(), Item::NONE));

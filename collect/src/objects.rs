@@ -187,7 +187,9 @@ impl Objects {
         if address == 0 {
             return Item::NONE;
         }
-        let at = (usize::from(place.0) * 7 + number + usize::from(path) * 61) % FOUND;
+        // A loop has many steps at few places, or few at many.
+        let key = u64::from(place.0) << 40 | u64::from(path) << 20 | number as u64;
+        let at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % FOUND;
         match self.found.get(at) {
             Some(found)
                 if (found.from..found.to).contains(&address)
