@@ -16,7 +16,7 @@ const SOURCE: &str = r#"
     static double value[N], next[N], kept;
     static int neighbour[2][N];
     static void step(int from, int to) {
-        for (int i = from; i < to; i++) next[i] = value[i] + 0.1 * (value[neighbour[0][i]] - value[neighbour[1][i]]);
+        for (int i = from; i < to; i++) next[i] = 0.5 * value[i] + 0.2 * (value[neighbour[0][i]] + value[neighbour[1][i]]);
         for (int i = from; i < to; i++) value[i] = next[i];
     }
     static void *work(void *unused) {
