@@ -198,7 +198,7 @@ pub(crate) fn program(name: &str, build: Build) -> Result<Run> {
         "matmul" => run(loops("dense", build)?, &[name, "20"]),
         "molecular" => run(loops("dense", build)?, &[name, "20"]),
         "lookup" => run(loops("dense", build)?, &[name, "5"]),
-        _ => anyhow::bail!("no program {name}; there are {}", NAMES.join(", ")),
+        _ => anyhow::bail!("no program {name}; there are {}, kernels, and {}", NAMES.join(", "), KERNELS.join(", ")),
     })
 }
 

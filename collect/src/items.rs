@@ -56,7 +56,7 @@ impl Items {
         };
         let at = usize::from(whole.place.0) + 61 * usize::from(whole.path) + 509 * number as usize + 1021 * kind;
         match self.near.get(at % NEAR) {
-            // What was never asked for stands for nothing at all, whose item is known, too.
+            // Where nothing was asked for yet there is what is nothing, and has that item.
             Some(&(near, item)) if near == whole => item,
             _ => {
                 let item = self.find(whole);

@@ -219,7 +219,7 @@ impl Session {
             kept: Mutex::default(),
             feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
-            repeating: Mutex::new(Repeating { rounds, from: Vec::new(), to: Vec::new() }),
+            repeating: Mutex::new(Repeating { rounds, ..Repeating::default() }),
             made: ArrayQueue::new(MADE),
             spare: Arc::new(Spare::new(2 * MADE)),
             digesters: Mutex::default(),
@@ -466,10 +466,9 @@ impl Session {
                 return false;
             }
             Next::Break => {
-                let (left, [from, to]) = self.end_rounds(&mut repeating);
+                let left = self.end_rounds(&mut repeating);
                 if let Some(rounds) = repeating.rounds.as_mut().filter(|_| !batch.has_events()) {
                     rounds.expect(left);
-                    (repeating.from, repeating.to) = (from, to);
                 }
                 return false;
             }
@@ -504,8 +503,8 @@ impl Session {
         }
     }
 
-    /// Counts the rounds that were only compared, and analyses what came after them. What there was, and the tallies.
-    fn end_rounds(&self, repeating: &mut Repeating) -> (Left, [Tallies; 2]) {
+    /// Counts the rounds that were only compared, and analyses what came after them. What there was.
+    fn end_rounds(&self, repeating: &mut Repeating) -> Left {
         let Repeating { rounds, from, to } = repeating;
         let left = rounds.as_mut().map(Rounds::end).unwrap_or_default();
         if left.times > 0
@@ -522,14 +521,14 @@ impl Session {
                 self.skipped.fetch_add(if all { 0 } else { batch.accesses() }, Ordering::Relaxed);
             }
         });
-        (left, [std::mem::take(from), std::mem::take(to)])
+        left
     }
 
     /// There will be several slots.
     fn seek_no_more(&self) {
         if let Some(mut repeating) = self.lock(&self.repeating) {
             self.end_rounds(&mut repeating);
-            repeating.rounds = None;
+            *repeating = Repeating::default();
         }
     }
 
@@ -953,7 +952,7 @@ const ALONE: u32 = u32::MAX;
 const DRAINED: Duration = Duration::from_secs(10);
 
 /// What is known of rounds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Repeating {
     /// `None`: they are not sought.
     rounds: Option<Rounds>,

@@ -57,9 +57,10 @@ pub(crate) struct Fetch<const W: usize> {
     pub(crate) flags: u32,
     /// Which run it is.
     pub(crate) run: u32,
-    /// The line that had to go and had the same entry; none: [`NONE`].
-    pub(crate) gone: u64,
+    /// Where it is held.
     pub(crate) entry: Entry,
+    /// The line that had to go, and was held there; none: [`NONE`].
+    pub(crate) gone: u64,
     /// What happened to that.
     pub(crate) since: State<W>,
     /// When that was last referenced, if lines can be taken away.

@@ -63,8 +63,8 @@ impl<const W: usize> Core<W> {
                     weight,
                     flags,
                     run: run_number,
-                    gone,
                     entry,
+                    gone,
                     since,
                     last: 0,
                 });
