@@ -76,6 +76,10 @@ pub struct Batch {
     attributed: bool,
     /// The items of its records one after the other, if they depend on where the accesses go.
     items: Vec<Item>,
+    /// What [`Objects::changes`] said all the while they were looked up.
+    objects: Option<u64>,
+    /// Whether they are yet to be looked up.
+    owed: bool,
 }
 
 /// What a batch knows of a shape.
@@ -100,6 +104,8 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) const START: Self = Self { word: 0, item: 0 };
+    /// Behind what is not attributed.
+    pub(crate) const NO_ITEM: usize = usize::MAX;
 }
 
 /// First word of a record.
@@ -337,6 +343,7 @@ impl Batch {
     pub(crate) fn attribute(&mut self, slot: u32, by_object: bool, objects: &mut Objects) {
         let mut all = std::mem::take(&mut self.items);
         all.clear();
+        let before = objects.changes();
         for record in self.records() {
             match record {
                 Record::Shaped { shape: Shape { event: Some(event), .. }, words, .. } => {
@@ -376,6 +383,23 @@ impl Batch {
             }
         }
         self.items = all;
+        self.objects = Some(before).filter(|&before| before == objects.changes());
+        self.owed = false;
+    }
+
+    /// What [`Objects::changes`] said when it was attributed, if that was the same from its first access to the last.
+    pub(crate) fn objects(&self) -> Option<u64> {
+        self.objects
+    }
+
+    /// Leaves it to others to attribute it where that is not known from elsewhere.
+    pub(crate) fn attribute_later(&mut self) {
+        self.owed = true;
+    }
+
+    /// Whether it was left to others to attribute it.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.owed
     }
 
     /// Accesses since the last `clear`.
@@ -462,6 +486,7 @@ impl Batch {
         self.singles = None;
         (self.accesses, self.events) = (0, 0);
         self.items.clear();
+        (self.objects, self.owed) = (None, false);
     }
 
     pub(crate) fn records(&self) -> Records<'_> {

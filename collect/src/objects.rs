@@ -75,6 +75,8 @@ pub struct Objects {
     crowded: bool,
     /// By page number modulo [`PAGES`]: rises whenever an address there may get another object.
     versions: Vec<u64>,
+    /// Rises whenever some address may, or a thread comes to another call path.
+    changes: u64,
     /// What was found last, by place and step.
     found: Vec<Found>,
     /// What was found last of all, whatever page it is on: nothing after each change.
@@ -172,7 +174,13 @@ impl Objects {
     pub fn set_path(&mut self, slot: u32, path: u16) {
         let slot = slot as usize;
         self.paths.resize(self.paths.len().max(slot + 1), 0);
+        self.changes += u64::from(self.paths[slot] != path);
         self.paths[slot] = path;
+    }
+
+    /// As long as this stays the same, so do the items of all accesses.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The item of a place's accesses on a path.
@@ -211,6 +219,7 @@ impl Objects {
     /// What is in `from..to` changes.
     fn change(&mut self, from: u64, to: u64) {
         self.last = None;
+        self.changes += 1;
         self.versions.resize(PAGES, 0);
         for page in (from >> PAGE_BITS..=(to - 1) >> PAGE_BITS).take(PAGES) {
             self.versions[page as usize % PAGES] += 1;

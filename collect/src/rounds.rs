@@ -138,6 +138,8 @@ struct Round {
     content: Batch,
     /// Where those parts of it end that are in one bucket.
     buckets: Vec<(usize, Bucket)>,
+    /// What [`Batch::objects`] says of all of it.
+    objects: Option<u64>,
 }
 
 /// What is to be done with a batch.
@@ -183,6 +185,11 @@ impl Rounds {
     pub(crate) fn next(&mut self, batch: &Batch, bucket: Bucket, full: bool) -> Next {
         let words = batch.words();
         if words.is_empty() {
+            return Next::Analyse;
+        }
+        if batch.is_owed() && self.compared().is_none() {
+            // What it would have been compared with is gone.
+            self.state = State::Seeking;
             return Next::Analyse;
         }
         if !matches!(self.state, State::Comparing { .. }) {
@@ -262,6 +269,13 @@ impl Rounds {
                 Next::Again
             }
         }
+    }
+
+    /// While batches are only compared: what [`Batch::objects`] says of the round. Those that come while that is so need not
+    /// be attributed: where their words are the same, so are their items.
+    pub(crate) fn compared(&self) -> Option<u64> {
+        let State::Comparing { round, .. } = &self.state else { return None };
+        round.objects
     }
 
     /// Goes back to seeking; what there was besides what was analysed.
@@ -433,11 +447,13 @@ fn repeats(words: &[u64], from: usize, before: usize) -> bool {
 impl Round {
     /// Nothing, and room for so many words.
     fn of_length(words: usize) -> Self {
-        Self { content: Batch::with_capacity(words), buckets: Vec::new() }
+        Self { content: Batch::with_capacity(words), ..Self::default() }
     }
 
     /// Adds what is before a place of a batch.
     fn record(&mut self, batch: &Batch, to: Place, bucket: Bucket) {
+        let is_first = self.content.words().is_empty();
+        self.objects = batch.objects().filter(|&objects| is_first || self.objects == Some(objects));
         self.content.add(batch, Place::START..to);
         let end = self.content.words().len();
         match self.buckets.last_mut() {
@@ -463,15 +479,22 @@ impl Round {
             }
             word += until - word % self.content.words().len();
         }
-        let same = goes_on(self.content.words(), at.word, words) && goes_on(self.content.items(), at.item, items);
-        same.then(|| self.behind(at, Place { word: words.len(), item: items.len() }))
+        let same_items =
+            || batch.is_owed() || at.item != Place::NO_ITEM && goes_on(self.content.items(), at.item, items);
+        let same = goes_on(self.content.words(), at.word, words) && same_items();
+        let item = if batch.is_owed() { Place::NO_ITEM } else { items.len() };
+        same.then(|| self.behind(at, Place { word: words.len(), item }))
     }
 
     /// So much behind a place, round after round.
     fn behind(&self, at: Place, more: Place) -> Place {
-        let (word, item) = (at.word + more.word, at.item + more.item);
+        let word = at.word + more.word;
         let rounds = word / self.content.words().len();
-        Place { word: word % self.content.words().len(), item: item - rounds * self.content.items().len() }
+        let item = match (at.item, more.item) {
+            (Place::NO_ITEM, _) | (_, Place::NO_ITEM) => Place::NO_ITEM,
+            (at, more) => at + more - rounds * self.content.items().len(),
+        };
+        Place { word: word % self.content.words().len(), item }
     }
 
     /// Gives so many words from `at` on to `take`, in batches.
@@ -609,6 +632,32 @@ mod tests {
         let snapshot = says(&config(Some(SEEK)), &records, &[7], false, None);
         assert!(snapshot.again > 13 * (2 * 150 + 202) + 60 * 200, "{}", snapshot.again);
         assert_eq!(Snapshot { again: 0, ..snapshot }, says(&config(None), &records, &[7], false, None));
+    }
+
+    #[test]
+    fn what_is_only_compared_is_attributed_where_objects_change() {
+        let run = |rounds: Option<Seek>| {
+            let session = Session::new(Config { by_object: true, ..config(rounds) });
+            let (slot, mut shapes, mut owed) = (session.take_slot(), shapes(), 0);
+            for round in 0..60 {
+                if round % 25 == 24 {
+                    // As a library that is loaded does, without a record.
+                    session.objects(PATIENCE, |objects| objects.add_global(0x10_0000, 0x1000, round));
+                }
+                for (bucket, records) in step(100) {
+                    let mut batch = Batch::new();
+                    batch.append(records.into_iter().flatten(), &mut shapes, |_| panic!("more than a batch holds"));
+                    session.note(slot, &mut batch);
+                    owed += u32::from(batch.is_owed());
+                    session.feed(slot, &batch, Bucket(bucket));
+                }
+            }
+            assert!(session.settle(PATIENCE));
+            (Snapshot { again: 0, ..session.snapshot(PATIENCE) }, owed)
+        };
+        let ((snapshot, owed), (all, none)) = (run(Some(SEEK)), run(None));
+        assert!(owed > 2 * 30 && none == 0, "{owed}");
+        assert_eq!(snapshot, all);
     }
 
     #[test]

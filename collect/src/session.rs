@@ -394,11 +394,24 @@ impl Session {
         if !by_object && !by_path && !batch.has_events() {
             return;
         }
+        let compared = || self.lock(&self.repeating)?.rounds.as_ref()?.compared();
+        let compared = if batch.has_events() { None } else { compared() };
         let Some(mut objects) = self.lock(&self.objects) else { return };
-        if by_object || by_path {
+        if compared.is_some_and(|compared| compared == objects.changes()) {
+            batch.attribute_later();
+        } else if by_object || by_path {
             batch.attribute(slot, by_object, &mut objects);
         } else {
             batch.for_each_event(|event, words| objects.note(slot, event, words));
+        }
+    }
+
+    /// Attributes a batch of the thread on `slot` that was to be attributed later.
+    fn attribute(&self, slot: u32, batch: &mut Batch) {
+        if batch.is_owed()
+            && let Some(mut objects) = self.lock(&self.objects)
+        {
+            batch.attribute(slot, self.config.by_object, &mut objects);
         }
     }
 
@@ -414,6 +427,11 @@ impl Session {
     pub fn feed(&self, slot: u32, batch: &Batch, bucket: Bucket) {
         match self.config.order {
             Order::Time if self.is_round(batch, bucket) => {}
+            Order::Time if batch.is_owed() => {
+                let mut batch = batch.clone();
+                self.attribute(slot, &mut batch);
+                self.feed_now(slot, &batch, bucket);
+            }
             Order::Time => self.feed_now(slot, batch, bucket),
             Order::Slots => {
                 self.lock(&self.kept).into_iter().for_each(|mut kept| kept.push((slot, batch.clone(), bucket)))
@@ -805,6 +823,7 @@ impl Session {
         match self.pipeline.get() {
             Some(_) if self.is_round(batch, bucket) => {}
             Some(pipeline) if self.config.order == Order::Time => {
+                self.attribute(slot, batch);
                 pipeline.submit(slot, batch, bucket, |job| self.work_on(job), || self.work_behind())
             }
             _ => self.feed(slot, batch, bucket),
