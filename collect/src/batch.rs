@@ -361,10 +361,10 @@ impl Batch {
                 }
                 Record::Shaped { shape, words, .. } => {
                     let path = objects.path(slot);
-                    for (number, step) in shape.steps.iter().enumerate() {
+                    for step in &shape.steps {
                         let mut add = |word: u32, offset: i32| {
                             let address = words[(step.word + word) as usize].wrapping_add_signed(offset.into());
-                            all.push(objects.item((step.item, path), number, slot, address));
+                            all.push(objects.item(step.item, path, address));
                         };
                         match step.what {
                             What::Copy => [1, 0].into_iter().for_each(|word| add(word, 0)),
@@ -373,11 +373,11 @@ impl Batch {
                     }
                 }
                 Record::Singles { words, .. } => {
-                    let place = (Item::NONE, objects.path(slot));
+                    let path = objects.path(slot);
                     let words = words.as_chunks::<2>().0.iter();
                     all.extend(words.map(|&[address, _]| match by_object {
-                        true => objects.item(place, 0, slot, address),
-                        false => objects.item_of_path(place.0, place.1),
+                        true => objects.item(Item::NONE, path, address),
+                        false => objects.item_of_path(Item::NONE, path),
                     }));
                 }
             }

@@ -15,6 +15,7 @@ mod references;
 mod rounds;
 mod sample;
 mod session;
+mod shadow;
 mod shape;
 mod stacks;
 mod strides;

@@ -6,9 +6,11 @@
 //! Invariant: no two blocks overlap.
 
 use crate::items::{Attributed, Items};
+use crate::shadow::Shadow;
 use crate::shape::Event;
 use bf_stack::Item;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 /// Blocks kept apart; one takes some 50 bytes.
 const MOST: usize = 1 << 20;
@@ -73,37 +75,19 @@ pub struct Objects {
     most: Option<usize>,
     /// Whether blocks were put together or left out: then what is freed is not known exactly any more.
     crowded: bool,
-    /// By page number modulo [`PAGES`]: rises whenever an address there may get another object.
-    versions: Vec<u64>,
-    /// Rises whenever some address may, or a thread comes to another call path.
+    /// What was found.
+    shadow: Shadow,
+    /// Rises whenever some address may get another object, or a thread comes to another call path.
     changes: u64,
-    /// What was found last, by place and step.
-    found: Vec<Found>,
-    /// What was found last of all, whatever page it is on: nothing after each change.
-    last: Option<(Object, u64, u64)>,
     items: Items,
+    /// Those asked for last: number in the shadow, path and place, one behind the other, and the item.
+    asked: Vec<(u64, Item)>,
     /// By slot: the call path that its thread is on.
     paths: Vec<u16>,
 }
 
-/// What was found at an address: it holds for `from..to`, all of one page, as long as `version` does.
-#[derive(Clone, Copy, Debug, Default)]
-struct Found {
-    from: u64,
-    to: u64,
-    version: u64,
-    slot: u32,
-    place: Item,
-    path: u16,
-    item: Item,
-}
-
-/// Places in [`Objects::found`].
-const FOUND: usize = 4096;
-/// Bits of an address within a page.
-const PAGE_BITS: u32 = 12;
-/// Places in [`Objects::versions`].
-const PAGES: usize = 4096;
+/// Places in [`Objects::asked`], a power of two.
+const ASKED: usize = 4096;
 
 impl Objects {
     /// Room for so many blocks.
@@ -147,7 +131,8 @@ impl Objects {
     pub fn add_stack(&mut self, slot: u32, from: u64, to: u64) {
         self.stacks.insert(slot, (from, to));
         self.set_path(slot, 0);
-        self.change(0, u64::MAX);
+        self.changes += 1;
+        self.shadow.forget();
     }
 
     /// The slot in whose stack an address lies, if no block does.
@@ -189,79 +174,51 @@ impl Objects {
         self.items.of_path(place, path)
     }
 
-    /// The item of a place's access on a path, by the `number`th step there, of the thread on `slot`.
+    /// The item of a place's access on a path.
     #[inline]
-    pub(crate) fn item(&mut self, (place, path): (Item, u16), number: usize, slot: u32, address: u64) -> Item {
+    pub(crate) fn item(&mut self, place: Item, path: u16, address: u64) -> Item {
         if address == 0 {
             return Item::NONE;
         }
-        // A loop has many steps at few places, or few at many.
-        let key = u64::from(place.0) << 40 | u64::from(path) << 20 | number as u64;
-        let at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % FOUND;
-        match self.found.get(at) {
-            Some(found)
-                if (found.from..found.to).contains(&address)
-                    && (found.version, found.slot, found.place, found.path)
-                        == (self.version(address), slot, place, path) =>
-            {
-                found.item
+        let number = self.shadow.number_at(address);
+        let key = u64::from(number) << 32 | u64::from(path) << 16 | u64::from(place.0);
+        let at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % ASKED;
+        match self.asked.get(at) {
+            Some(&(asked, item)) if asked == key && number > 0 => item,
+            _ => self.find((place, path), (number, address), (at, key)),
+        }
+    }
+
+    #[inline(never)]
+    fn find(&mut self, (place, path): (Item, u16), (number, address): (u16, u64), (at, key): (usize, u64)) -> Item {
+        let object = match number {
+            0 => {
+                let (object, around) = self.around(address);
+                self.shadow.learn(address, &around, object);
+                object
             }
-            _ => self.find((place, path), at, slot, address),
-        }
-    }
-
-    /// It stays as long as the address's object does.
-    #[inline]
-    fn version(&self, address: u64) -> u64 {
-        self.versions.get((address >> PAGE_BITS) as usize % PAGES).copied().unwrap_or_default()
-    }
-
-    /// What is in `from..to` changes.
-    fn change(&mut self, from: u64, to: u64) {
-        self.last = None;
-        self.changes += 1;
-        self.versions.resize(PAGES, 0);
-        for page in (from >> PAGE_BITS..=(to - 1) >> PAGE_BITS).take(PAGES) {
-            self.versions[page as usize % PAGES] += 1;
-        }
-    }
-
-    fn find(&mut self, (place, path): (Item, u16), at: usize, slot: u32, address: u64) -> Item {
-        let last = self.last.filter(|&(_, from, to)| (from..to).contains(&address));
-        let (object, from, to) = last.unwrap_or_else(|| self.around(address));
-        self.last = Some((object, from, to));
-        let page = address >> PAGE_BITS << PAGE_BITS;
-        let (from, to) = (from.max(page), to.min(page.saturating_add(1 << PAGE_BITS)));
+            number => self.shadow.object(number),
+        };
         let item = self.items.number(Attributed { place, object, path });
-        self.found.resize(FOUND, Found::default());
-        self.found[at] = Found { from, to, version: self.version(address), slot, place, path, item };
+        self.asked.resize(ASKED, (0, Item::NONE));
+        self.asked[at] = (key, item);
         item
     }
 
-    /// The object at an address, and the addresses around it that have the same.
-    fn around(&self, address: u64) -> (Object, u64, u64) {
+    /// The object at an address, and addresses around it that have the same.
+    fn around(&self, address: u64) -> (Object, Range<u64>) {
         if let Some(block) = self.at(address) {
-            return (block.object, block.address, block.end());
+            return (block.object, block.address..block.end());
         }
-        let object = self.stack_at(address).map_or(Object::Unknown, Object::Stack);
-        let (from, to) = self.gap(address, object);
-        (object, from, to)
-    }
-
-    /// The addresses around one without a block that have none either, within a stack if it is in one.
-    fn gap(&self, address: u64, object: Object) -> (u64, u64) {
         let before = self.blocks.range(..=address).next_back().map_or(0, |(_, block)| block.end());
         let after = self.blocks.range(address..).next().map_or(u64::MAX, |(&next, _)| next);
-        match object {
-            Object::Stack(slot) => {
-                let (from, to) = self.stacks[&slot];
-                // Another may begin within it.
-                let inner = self.stacks.values().map(|&(from, _)| from).filter(|&from| from > address).min();
-                (before.max(from), after.min(to).min(inner.unwrap_or(to)))
-            }
-            _ if self.stacks.is_empty() => (before, after),
-            _ => (address, address + 1),
-        }
+        // Where a stack begins or ends another may go on.
+        let stacks = self.stacks.values().flat_map(|&(from, to)| [from, to]);
+        let (before, after) = stacks.fold((before, after), |(before, after), end| match end <= address {
+            true => (before.max(end), after),
+            false => (before, after.min(end)),
+        });
+        (self.stack_at(address).map_or(Object::Unknown, Object::Stack), before..after)
     }
 
     /// Whether there were so many blocks that not all are kept apart: peaks are too high then.
@@ -296,15 +253,19 @@ impl Objects {
     }
 
     fn insert(&mut self, block: Block) {
-        self.change(block.address, block.end());
         self.cut(block.address, block.end());
         let most = self.most.unwrap_or(MOST);
         if self.blocks.len() >= most {
             self.make_room();
+            // What was put together may reach over it.
+            self.cut(block.address, block.end());
         }
-        if self.blocks.len() < most {
+        let room = self.blocks.len() < most;
+        if room {
             self.blocks.insert(block.address, block);
         }
+        self.changes += 1;
+        self.shadow.change(&(block.address..block.end()), room.then_some(block.object));
     }
 
     fn release(&mut self, address: u64) {
@@ -340,7 +301,7 @@ impl Objects {
     /// Forgets what was freed; if that does not help, puts neighbours of one site together.
     fn make_room(&mut self) {
         self.crowded = true;
-        self.change(0, u64::MAX);
+        self.shadow.forget();
         let before = self.blocks.len();
         self.blocks.retain(|_, block| block.live);
         if self.blocks.len() <= before / 2 {
@@ -362,6 +323,7 @@ impl Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shadow::PAGE_BITS;
     use proptest::prelude::*;
 
     const SITE: Event = Event::Allocation { site: 7 };
@@ -407,21 +369,36 @@ mod tests {
         #[test]
         fn every_byte_is_the_last_one_s_that_got_it(
             all in proptest::collection::vec((1..200_u64, 1..40_u64, 1..5_u32, any::<bool>()), 0..40),
+            stacks in proptest::collection::vec((0..300_u64, 1..200_u64), 0..3),
+            large in proptest::option::of((0..20_usize, 0..0x3000_u64, 1..0x3000_u64)),
+            room in proptest::option::of(2..10_usize),
         ) {
             // Across the end of a page.
             let begin = (1 << PAGE_BITS) - 120;
-            let mut objects = Objects::default();
+            let mut objects = room.map_or_else(Objects::default, Objects::with_room);
+            let mut stacks = (0..).zip(stacks);
             let mut bytes = [0; 300];
-            for (address, length, site, free) in all {
+            for (number, (address, length, site, free)) in all.into_iter().enumerate() {
+                if number % 8 == 5 && let Some((slot, (from, length))) = stacks.next() {
+                    objects.add_stack(slot, begin + from, begin + from + length);
+                }
+                if let Some((_, address, length)) = large.filter(|large| large.0 == number) {
+                    objects.add_global(address, length, 9);
+                    (begin..).zip(&mut bytes).filter(|(at, _)| (address..address + length).contains(at)).for_each(|(_, byte)| *byte = 9);
+                }
                 objects.note(0, Event::Allocation { site }, &[0, begin + address, length]);
                 bytes[address as usize..][..length as usize].fill(site);
                 if free {
                     objects.note(0, Event::Release, &[0, begin + address]);
                 }
                 for (at, &site) in (begin..).zip(&bytes) {
-                    let expected = (site > 0).then_some(Object::Heap(site));
-                    prop_assert_eq!(objects.at(at).map(|block| block.object), expected);
-                    let item = objects.item((Item(1), 0), at as usize % 7, 0, at);
+                    let expected = (site > 0).then_some(if site == 9 { Object::Global(9) } else { Object::Heap(site) });
+                    let block = objects.at(at).map(|block| block.object);
+                    // What there is no room for is forgotten, and its neighbours take its place.
+                    let expected = if objects.is_crowded() { block } else { expected };
+                    prop_assert_eq!(block, expected);
+                    let expected = expected.or(objects.stack_at(at).map(Object::Stack));
+                    let item = objects.item(Item(1), 0, at);
                     let found = objects.items()[usize::from(item.0)].object;
                     prop_assert_eq!(found, expected.unwrap_or(Object::Unknown));
                 }

@@ -164,6 +164,9 @@ impl Rows {
             self.0 = vec![0; W * (ways + 1)];
         }
         for (row, &d) in self.0.chunks_exact_mut(ways + 1).zip(by_set) {
+            if d == 0 {
+                break;
+            }
             row[usize::from(d).min(ways)] += weight;
         }
     }

@@ -440,9 +440,9 @@ impl<const W: usize> Core<W> {
     fn strip(&mut self, part: Chunk<'_>, weight: u32, bucket: Bucket) {
         // What comes first in a segment is found out later.
         let within = self.sharing.as_mut().map(|sharing| &mut sharing.within);
-        let buckets = within.unwrap_or(&mut self.buckets);
+        let mut counts = within.unwrap_or(&mut self.buckets).of(bucket);
         strip(&mut self.runs, self.divided, part, weight, &mut self.references, |item, store| {
-            if let Some(counts) = buckets.of(bucket) {
+            if let Some(counts) = &mut counts {
                 counts.add_references(item, store, weight.into());
             }
         });
