@@ -11,9 +11,9 @@ use std::ops::Range;
 const WORD_BITS: u32 = 2;
 pub(crate) const PAGE_BITS: u32 = 12;
 const WORDS: usize = 1 << (PAGE_BITS - WORD_BITS);
-/// Pages there is room for, and those of them that hold more than one thing, which take 2 KiB each.
+/// Pages there is room for, and those of them that hold more than one thing, which take 2 KiB each. Then it begins anew.
 const MOST: usize = 1 << 20;
-const MOST_MIXED: usize = 1 << 16;
+const MOST_MIXED: usize = if cfg!(test) { 2 } else { 1 << 16 };
 /// Pages that are found at once: a power of two.
 const NEAR: usize = 4096;
 
@@ -66,14 +66,19 @@ impl Shadow {
     /// What lies at an address turned out to lie in all bytes of `around`.
     pub(crate) fn learn(&mut self, address: u64, around: &Range<u64>, object: Object) {
         let (page, number) = (address >> PAGE_BITS, self.number(object));
-        match self.look_for(page) {
-            Page::Nothing if number == 0 || self.pages.len() >= MOST => {}
-            Page::Nothing if covers(around, page) => self.set(page, Page::Whole(number)),
-            Page::Nothing if self.mixed.len() < MOST_MIXED => {
+        if number == 0 {
+            return;
+        }
+        if self.look_for(page) == Page::Nothing {
+            if self.pages.len() >= MOST || self.mixed.len() >= MOST_MIXED {
+                self.forget();
+            }
+            if covers(around, page) {
+                self.set(page, Page::Whole(number));
+            } else {
                 self.set(page, Page::Mixed(self.mixed.len() as u32));
                 self.mixed.push([0; WORDS]);
             }
-            _ => {}
         }
         self.write(page, around, number);
     }
