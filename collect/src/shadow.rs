@@ -83,15 +83,15 @@ impl Shadow {
         self.write(page, around, number);
     }
 
-    /// There is something else in `where_` now; `None`: that has to be searched for.
-    pub(crate) fn change(&mut self, where_: &Range<u64>, object: Option<Object>) {
+    /// There is something else in `range` now; `None`: that has to be searched for.
+    pub(crate) fn change(&mut self, range: &Range<u64>, object: Option<Object>) {
         let number = object.map_or(0, |object| self.number(object));
-        let pages = where_.start >> PAGE_BITS..=(where_.end - 1) >> PAGE_BITS;
+        let pages = range.start >> PAGE_BITS..=(range.end - 1) >> PAGE_BITS;
         if pages.end() - pages.start() <= self.pages.len() as u64 {
-            pages.for_each(|page| self.write(page, where_, number));
+            pages.for_each(|page| self.write(page, range, number));
         } else {
             let known: Vec<_> = self.pages.keys().copied().filter(|page| pages.contains(page)).collect();
-            known.into_iter().for_each(|page| self.write(page, where_, number));
+            known.into_iter().for_each(|page| self.write(page, range, number));
         }
     }
 
@@ -102,17 +102,17 @@ impl Shadow {
         self.mixed.clear();
     }
 
-    /// Of a page of which something is known, the words that lie in `where_` get a number, and those that only reach into it none.
-    fn write(&mut self, page: u64, where_: &Range<u64>, number: u16) {
+    /// Of a page of which something is known, the words that lie in `range` get a number, and those that only reach into it none.
+    fn write(&mut self, page: u64, range: &Range<u64>, number: u16) {
         match self.look_for(page) {
             Page::Nothing => {}
-            Page::Whole(_) if number > 0 && covers(where_, page) => self.set(page, Page::Whole(number)),
+            Page::Whole(_) if number > 0 && covers(range, page) => self.set(page, Page::Whole(number)),
             Page::Whole(known) if known == number => {}
             Page::Whole(_) => self.set(page, Page::Nothing),
             Page::Mixed(at) => {
                 let (begin, bytes) = (page << PAGE_BITS, 1 << WORD_BITS);
-                let from = where_.start.saturating_sub(begin) as usize;
-                let to = (where_.end - begin).min(1 << PAGE_BITS) as usize;
+                let from = range.start.saturating_sub(begin) as usize;
+                let to = (range.end - begin).min(1 << PAGE_BITS) as usize;
                 let words = &mut self.mixed[at as usize];
                 let (first, last) = (from.div_ceil(bytes), to / bytes);
                 words[from / bytes..to.div_ceil(bytes)].fill(0);
@@ -155,8 +155,8 @@ fn word(address: u64) -> usize {
     (address >> WORD_BITS) as usize % WORDS
 }
 
-/// Whether a page lies in `where_`.
-fn covers(where_: &Range<u64>, page: u64) -> bool {
+/// Whether a page lies in `range`.
+fn covers(range: &Range<u64>, page: u64) -> bool {
     let begin = page << PAGE_BITS;
-    where_.start <= begin && where_.end >= begin.saturating_add(1 << PAGE_BITS)
+    range.start <= begin && range.end >= begin.saturating_add(1 << PAGE_BITS)
 }
