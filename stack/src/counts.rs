@@ -164,6 +164,7 @@ impl Rows {
             self.0 = vec![0; W * (ways + 1)];
         }
         for (row, &d) in self.0.chunks_exact_mut(ways + 1).zip(by_set) {
+            // Distances do not grow with the number of sets, holes counted or not.
             if d == 0 {
                 break;
             }
