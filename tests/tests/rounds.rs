@@ -8,6 +8,7 @@ use std::process::Command;
 /// the argument says.
 const SOURCE: &str = r#"
     #include <pthread.h>
+    #include <semaphore.h>
     #include <stdio.h>
     #include <stdlib.h>
     #include <string.h>
@@ -19,7 +20,9 @@ const SOURCE: &str = r#"
         for (int i = from; i < to; i++) next[i] = 0.5 * value[i] + 0.2 * (value[neighbour[0][i]] + value[neighbour[1][i]]);
         for (int i = from; i < to; i++) value[i] = next[i];
     }
+    static sem_t begun;
     static void *work(void *unused) {
+        sem_post(&begun);
         step(0, N);
         return unused;
     }
@@ -36,7 +39,10 @@ const SOURCE: &str = r#"
         if (argc > 1 && !strcmp(argv[1], "_exit")) _exit(3);
         if (argc > 1 && !strcmp(argv[1], "thread")) {
             pthread_t thread;
-            if (pthread_create(&thread, NULL, work, NULL) || pthread_join(thread, NULL)) return 1;
+            if (sem_init(&begun, 0, 0) || pthread_create(&thread, NULL, work, NULL)) return 1;
+            // Whether `thread` is read before or after the other thread begins would show.
+            sem_wait(&begun);
+            if (pthread_join(thread, NULL)) return 1;
             for (int s = 0; s < 5; s++) step(0, N);
         }
         if (argc > 1 && !strcmp(argv[1], "fork") && !fork()) return 0;
