@@ -477,9 +477,9 @@ impl Session {
         match rounds.next(batch, bucket, (self.full)()) {
             Next::Analyse => return false,
             Next::Begin => {
-                match self.tally() {
-                    Some(tally) => repeating.from = tally,
-                    None => rounds.give_up(),
+                self.of_only(Stacks::mark);
+                if !self.is_told() {
+                    rounds.give_up();
                 }
                 return false;
             }
@@ -491,7 +491,7 @@ impl Session {
                 return false;
             }
             Next::Again => {
-                if self.tally().is_none() {
+                if !self.is_told() {
                     rounds.give_up();
                 }
                 return false;
@@ -501,8 +501,9 @@ impl Session {
                 let [last, rest] = batch.divide(end);
                 let all = self.feed_only(&last, bucket);
                 self.count(&last, bucket, if all { 0 } else { last.accesses() });
-                if let Some(tally) = self.tally().filter(|_| all) {
-                    repeating.to = tally;
+                let tally = self.of_only(Stacks::tally).and_then(|tally| tally.into_iter().collect());
+                if let Some(tally) = tally.filter(|_| all) {
+                    repeating.tally = tally;
                     self.count_again(&rest, bucket);
                 } else {
                     rounds.give_up();
@@ -523,13 +524,13 @@ impl Session {
 
     /// Counts the rounds that were only compared, and analyses what came after them. What there was.
     fn end_rounds(&self, repeating: &mut Repeating) -> Left {
-        let Repeating { rounds, from, to } = repeating;
+        let Repeating { rounds, tally } = repeating;
         let left = rounds.as_mut().map(Rounds::end).unwrap_or_default();
         if left.times > 0
             && let Some(owner) = self.only()
         {
-            for (part, (from, to)) in owner.parts.iter().zip(from.iter().zip(&*to)) {
-                self.lock(part).into_iter().for_each(|mut stacks| stacks.count_again(from, to, left.times));
+            for (part, tally) in owner.parts.iter().zip(&*tally) {
+                self.lock(part).into_iter().for_each(|mut stacks| stacks.count_again(tally, left.times));
             }
         }
         left.for_each_batch(|batch, bucket| {
@@ -565,15 +566,20 @@ impl Session {
         batch.words().is_empty() || fed().unwrap_or_default()
     }
 
-    /// What the stacks of the only slot counted of all that was handed over; `None` if that cannot be told.
-    fn tally(&self) -> Option<Tallies> {
+    /// Whether what the stacks of the only slot tell is all.
+    fn is_told(&self) -> bool {
+        self.of_only(|stacks| stacks.is_told()).is_some_and(|told| !told.contains(&false))
+    }
+
+    /// Something of the stacks of the only slot, by part, when all is analysed that was handed over; `None` if it cannot be.
+    fn of_only<T>(&self, ask: impl Fn(&mut Stacks) -> T) -> Option<Vec<T>> {
         let closed = || self.closed.load(Ordering::Acquire);
         let owner = self.only().filter(|_| self.drain(DRAINED))?;
         let _turn = self.lock(&owner.turn)?;
         let absorbed = self.absorb(&owner, closed);
         let of = |part: usize| {
             let mut stacks = self.lock(&owner.parts[part])?;
-            owner.settle(part, &mut stacks, closed).then(|| stacks.tally()).flatten()
+            owner.settle(part, &mut stacks, closed).then(|| ask(&mut stacks))
         };
         (0..owner.parts()).map(of).collect::<Option<_>>().filter(|_| absorbed)
     }
@@ -975,13 +981,9 @@ const DRAINED: Duration = Duration::from_secs(10);
 struct Repeating {
     /// `None`: they are not sought.
     rounds: Option<Rounds>,
-    /// What had been counted before the one that counts again, and after it.
-    from: Tallies,
-    to: Tallies,
+    /// What was counted in the one that counts again, by part and line size.
+    tally: Vec<Vec<Tally>>,
 }
-
-/// What stacks counted, by part and line size.
-type Tallies = Vec<Vec<Tally>>;
 
 /// What came of feeding a batch to the stacks of its slot.
 #[derive(Debug, Default)]

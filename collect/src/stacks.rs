@@ -174,20 +174,24 @@ impl Stacks {
         })
     }
 
-    /// What they counted so far, by line size; `None` if that is not all there is to tell.
-    pub(crate) fn tally(&self) -> Option<Vec<Tally>> {
-        let of = |kept: &Kept| match kept {
-            Kept::Whole(stack) => stack.tally(),
-            Kept::Sampled(_) => None,
-        };
-        self.kept.iter().map(of).collect()
+    /// Whether what the stacks of all line sizes tell is all: see [`Stack::is_told`].
+    pub(crate) fn is_told(&self) -> bool {
+        self.kept.iter().all(|kept| matches!(kept, Kept::Whole(stack) if stack.is_told()))
+    }
+
+    /// As [`Stack::mark`].
+    pub(crate) fn mark(&mut self) {
+        self.whole().for_each(Stack::mark);
+    }
+
+    /// What they counted since the last mark, by line size; `None` if that is not all there is to tell.
+    pub(crate) fn tally(&mut self) -> Option<Vec<Tally>> {
+        self.is_told().then(|| self.whole().map(|stack| stack.tally()).collect())
     }
 
     /// As [`Stack::count_again`].
-    pub(crate) fn count_again(&mut self, from: &[Tally], to: &[Tally], times: u64) {
-        for (stack, (from, to)) in self.whole().zip(from.iter().zip(to)) {
-            stack.count_again(from, to, times);
-        }
+    pub(crate) fn count_again(&mut self, tallies: &[Tally], times: u64) {
+        self.whole().zip(tallies).for_each(|(stack, tally)| stack.count_again(tally, times));
     }
 
     /// From now on other slots' stores take lines away.

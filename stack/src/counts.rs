@@ -1,7 +1,7 @@
 //! Counters of one bucket, and the histograms they become.
 
 use crate::lines::Mix;
-use crate::near::Near;
+use crate::near::{FULL, HEAVY, LEVELS, Near, is_far};
 use crate::repeats::{Combination, Kind, Repeats};
 use crate::{Bucket, Item, Limits};
 use std::collections::HashMap;
@@ -141,48 +141,54 @@ impl Bins {
     }
 }
 
-/// Adds counts so often. Sums and products wrap around, so that what was added is taken away by adding it 2^64 - 1 times.
+/// Adds counts so often.
 fn add(sums: &mut [u64], counts: &[u64], times: u64) {
     for (sum, &count) in sums.iter_mut().zip(counts) {
-        *sum = sum.wrapping_add(count.wrapping_mul(times));
+        *sum += count * times;
     }
 }
 
 /// So many more misses than hits, and a table is left alone for the rest of a batch.
 const PATIENCE: u32 = 64;
 
-/// Counts by a value up to `ways`, all from there on together, for each set count but one set. No memory before the
-/// first.
+/// Counts by a value up to `ways`, all from there on together, for each set count but one set. No memory for set counts
+/// behind the last one that was counted for.
 #[derive(Clone, Debug, Default)]
 struct Rows(Vec<u64>);
 
 impl Rows {
     #[inline(always)]
     fn add<const W: usize>(&mut self, by_set: &[u8; W], ways: u8, weight: u64) {
-        let ways = usize::from(ways);
-        if self.0.is_empty() {
-            self.0 = vec![0; W * (ways + 1)];
-        }
-        for (row, &d) in self.0.chunks_exact_mut(ways + 1).zip(by_set) {
+        let (ways, len) = (usize::from(ways), usize::from(ways) + 1);
+        for (index, &d) in by_set.iter().enumerate() {
             // Distances do not grow with the number of sets, holes counted or not.
             if d == 0 {
                 break;
             }
-            row[usize::from(d).min(ways)] += weight;
+            match self.0.get_mut(index * len + usize::from(d).min(ways)) {
+                Some(count) => *count += weight,
+                None => {
+                    self.grow(by_set.iter().take_while(|&&d| d > 0).count() * len);
+                    self.0[index * len + usize::from(d).min(ways)] += weight;
+                }
+            }
         }
     }
 
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        self.0.resize(len.max(self.0.len()), 0);
+    }
+
     /// The same for one set count, by its index.
-    fn add_one<const W: usize>(&mut self, index: usize, value: usize, ways: u8, weight: u64) {
+    fn add_one(&mut self, index: usize, value: usize, ways: u8, weight: u64) {
         let len = usize::from(ways) + 1;
-        self.0.resize(W * len, 0);
+        self.grow((index + 1) * len);
         self.0[index * len + value.min(len - 1)] += weight;
     }
 
     fn merge(&mut self, other: &Self, times: u64) {
-        if self.0.is_empty() {
-            self.0 = vec![0; other.0.len()];
-        }
+        self.grow(other.0.len());
         add(&mut self.0, &other.0, times);
     }
 
@@ -197,10 +203,16 @@ impl Rows {
     }
 }
 
+/// Counts of one item where the distance at one set is below 8, and 0 from 2^9 sets on: as most are. By set count, 1 to 2^8,
+/// and distance. In a few lines of the cache.
+type Few = [[u32; 8]; 1 + LEVELS];
+
 /// The running counters of one item. Value 0 of a distance means nothing while running: most references have it at most
 /// set counts, and it follows from the totals.
 #[derive(Clone, Debug, Default)]
 struct Cells {
+    /// What is still to be counted below.
+    few: [Few; Kind::ALL.len()],
     cold: [u64; 2],
     /// References that found their line taken away by another thread's store: no distance either.
     lost: [u64; 2],
@@ -216,7 +228,39 @@ impl Cells {
         self.by_set[kind as usize].add(&by_set, ways, weight);
     }
 
-    fn merge(&mut self, other: &Self, times: u64) {
+    #[inline(always)]
+    fn add_few(&mut self, kind: Kind, full: u32, by_set: u64, weight: u32) {
+        let [of_full, rows @ ..] = &mut self.few[kind as usize];
+        of_full[full as usize % 8] += weight;
+        let (low, high) = rows.split_at_mut(LEVELS / 2);
+        let count = |rows: &mut [[u32; 8]], by_set: u64| {
+            for (index, row) in rows.iter_mut().enumerate() {
+                row[(by_set >> (8 * index)) as usize % 8] += weight;
+            }
+        };
+        count(low, by_set);
+        if by_set >> 32 != 0 {
+            count(high, by_set >> 32);
+        }
+    }
+
+    /// Counts so often what the first counters of one hold.
+    fn take_few(&mut self, few: &[Few; Kind::ALL.len()], ways: u8, times: u64) {
+        for (kind, [of_full, rows @ ..]) in few.iter().enumerate() {
+            let filled = |row: &[u32; 8]| (0..).zip(*row).filter(|&(_, count)| count > 0);
+            for (value, count) in filled(of_full) {
+                self.full[kind].add(value, u64::from(count) * times);
+            }
+            for (index, row) in rows.iter().enumerate() {
+                for (value, count) in filled(row).filter(|&(value, _)| value > 0) {
+                    self.by_set[kind].add_one(index, value as usize, ways, u64::from(count) * times);
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, other: &Self, ways: u8, times: u64) {
+        self.take_few(&other.few, ways, times);
         add(&mut self.cold, &other.cold, times);
         add(&mut self.lost, &other.lost, times);
         self.full.iter_mut().zip(&other.full).for_each(|(sum, other)| sum.merge(other, times));
@@ -259,6 +303,10 @@ pub(crate) struct Counts<const W: usize> {
     cells: Vec<Option<Box<Cells>>>,
     /// Loads and stores by `min(d_a, d_0 >> a)`.
     capacity: Rows,
+    /// The same where items count few: by `min(d_1, d_0 >> 1) + 4 min(d_2, d_0 >> 2)`; there is no more.
+    few_capacity: [u64; 8],
+    /// Sum of all weights in them since they were emptied.
+    few_counted: u64,
     /// What is still to be counted.
     near: Near,
     alike: Repeats<W, 4096>,
@@ -274,6 +322,8 @@ impl<const W: usize> Counts<W> {
             references: vec![[0; 2]],
             cells: Vec::new(),
             capacity: Rows::default(),
+            few_capacity: [0; _],
+            few_counted: 0,
             near: Near::new(),
             alike: Repeats::new(),
             far: Repeats::new(),
@@ -326,12 +376,33 @@ impl<const W: usize> Counts<W> {
     /// counts that are not kept may follow. For values of `full` up to some hundreds, which are alike in most programs.
     #[inline(always)]
     pub(crate) fn add_near(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
-        if item == Item::NONE && self.near.add(kind, full, by_set, weight) {
+        let near = if item == Item::NONE {
+            self.near.add(kind, full, by_set, weight)
+        } else {
+            self.add_few((kind, item), full, by_set, weight)
+        };
+        if near {
             return;
         }
         if let Some(other) = self.alike.add(Combination { by_set: *by_set, full, kind, item, weight }) {
             self.waiting.push(other);
         }
+    }
+
+    /// Counts few of an item; returns whether it could.
+    #[inline(always)]
+    fn add_few(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) -> bool {
+        if full >= 8 || is_far(by_set) || weight >= HEAVY {
+            return false;
+        }
+        let by_set = u64::from_le_bytes(by_set.as_chunks().0[0]);
+        self.few_counted += weight;
+        self.cells(item).add_few(kind, full, by_set, weight as u32);
+        if kind != Kind::Writeback {
+            let least = |index: u32| (by_set >> (8 * index) & 0xff).min(u64::from(full) >> (index + 1));
+            self.few_capacity[(least(0) + 4 * least(1)) as usize % 8] += weight;
+        }
+        true
     }
 
     /// The same for other values, which are alike in some programs only: where they are not this gives up until
@@ -363,6 +434,13 @@ impl<const W: usize> Counts<W> {
         self.waiting = waiting;
         self.waiting.clear();
         self.patience = PATIENCE;
+        if self.few_counted >= FULL {
+            self.few_counted = 0;
+            for cells in self.cells.iter_mut().flatten() {
+                let few = std::mem::take(&mut cells.few);
+                cells.take_few(&few, ways, 1);
+            }
+        }
         if self.near.is_full() {
             let near = std::mem::replace(&mut self.near, Near::new());
             self.take_near(&near);
@@ -371,16 +449,18 @@ impl<const W: usize> Counts<W> {
 
     /// Adds what is in the cells of another one, so often; what waits there is left out.
     fn absorb_cells(&mut self, other: &Self, times: u64) {
+        let ways = self.limits.max_ways as u8;
         for (item, references) in (0..).map(Item).zip(&other.references) {
-            self.add_references(item, false, references[0].wrapping_mul(times));
-            self.add_references(item, true, references[1].wrapping_mul(times));
+            self.add_references(item, false, references[0] * times);
+            self.add_references(item, true, references[1] * times);
         }
         for (item, cells) in (0..).map(Item).zip(&other.cells) {
             if let Some(cells) = cells {
-                self.cells(item).merge(cells, times);
+                self.cells(item).merge(cells, ways, times);
             }
         }
         self.capacity.merge(&other.capacity, times);
+        add(&mut self.few_capacity, &other.few_capacity, times);
     }
 
     /// Adds what another one counted.
@@ -398,7 +478,7 @@ impl<const W: usize> Counts<W> {
 
     fn take_near(&mut self, near: &Near) {
         let (mut capacity, ways) = (std::mem::take(&mut self.capacity), self.limits.max_ways as u8);
-        add_near::<W>(near, self.cells(Item::NONE), &mut capacity, ways);
+        add_near(near, self.cells(Item::NONE), &mut capacity, ways);
         self.capacity = capacity;
     }
 
@@ -414,6 +494,10 @@ impl<const W: usize> Counts<W> {
         let mut pending: Vec<_> = self.pending().collect();
         pending.sort_unstable_by_key(|combination| combination.item);
         let (mut all, mut capacity, mut resident_of_all) = (Cells::default(), self.capacity.clone(), None);
+        for (least, &count) in self.few_capacity.iter().enumerate() {
+            capacity.add_one(0, least % 4, ways, count);
+            capacity.add_one(1, least / 4, ways, count);
+        }
         let mut references = [0; 2];
         let mut items = Vec::new();
         let last = self.references.len().max(self.cells.len()).max(usize::from(Item::LAST.0) + 1);
@@ -429,16 +513,18 @@ impl<const W: usize> Counts<W> {
                 continue;
             }
             let mut cells = cells.cloned().unwrap_or_default();
+            let few = std::mem::take(&mut cells.few);
+            cells.take_few(&few, ways, 1);
             for combination in now {
                 cells.add(combination, ways);
                 add_capacity(&mut capacity, combination, ways);
             }
             if item == Item::NONE {
-                add_near::<W>(&self.near, &mut cells, &mut capacity, ways);
+                add_near(&self.near, &mut cells, &mut capacity, ways);
             }
             items.push((item, cells.histograms(count, resident, None, limits)));
             references.iter_mut().zip(count).for_each(|(sum, count)| *sum += count);
-            all.merge(&cells, 1);
+            all.merge(&cells, ways, 1);
             if let Some(resident) = resident {
                 resident_of_all.get_or_insert_with(Resident::default).merge(resident);
             }
@@ -451,12 +537,12 @@ impl<const W: usize> Counts<W> {
 }
 
 /// Counts what was counted in bits.
-fn add_near<const W: usize>(near: &Near, cells: &mut Cells, capacity: &mut Rows, ways: u8) {
+fn add_near(near: &Near, cells: &mut Cells, capacity: &mut Rows, ways: u8) {
     near.by_full().for_each(|(kind, value, count)| cells.full[kind as usize].add(value as u64, count));
     for (kind, index, value, count) in near.by_set() {
-        cells.by_set[kind as usize].add_one::<W>(index, value, ways, count);
+        cells.by_set[kind as usize].add_one(index, value, ways, count);
     }
-    near.by_capacity().for_each(|(index, value, count)| capacity.add_one::<W>(index, value, ways, count));
+    near.by_capacity().for_each(|(index, value, count)| capacity.add_one(index, value, ways, count));
 }
 
 /// Counts a load or store by `min(d_a, d_0 >> a)`.

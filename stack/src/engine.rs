@@ -42,7 +42,7 @@ pub(crate) enum Width {
     Wide(Box<Core<24>>),
 }
 
-/// What a stack counted until some moment.
+/// What a stack counted from one moment to another.
 #[derive(Clone, Debug)]
 pub struct Tally(Of);
 
@@ -67,6 +67,8 @@ pub(crate) struct Core<const W: usize> {
     ids: Box<[Id; HELD]>,
     pub(crate) older: Older,
     pub(crate) buckets: Buckets<W>,
+    /// What was counted before the last mark.
+    before: Buckets<W>,
     /// What this batch leaves.
     pub(crate) work: Work<W>,
     /// What those before it left, and what that changes.
@@ -195,23 +197,34 @@ impl Stack {
         }
     }
 
-    /// What it counted so far, without the end-of-run parts. `None` where that is not all there is to tell: where lines can be
-    /// taken away, where there were no ids left, or where something is left behind.
+    /// Whether [`Stack::tally`] is all there is to tell. Not where lines can be taken away, where there were no ids left, or
+    /// where something is left behind.
     #[must_use]
-    pub fn tally(&self) -> Option<Tally> {
-        Some(Tally(match &self.core {
-            Width::Usual(core) => Of::Usual(core.tally()?),
-            Width::Wide(core) => Of::Wide(core.tally()?),
-        }))
+    pub fn is_told(&self) -> bool {
+        of_width!(&self.core, core => core.is_told())
     }
 
-    /// Counts once more, so often, what it counted from one moment to another. As if the same references came again: to be
-    /// called where they would find every line where they left it and leave it there.
-    pub fn count_again(&mut self, from: &Tally, to: &Tally, times: u64) {
-        match (&mut self.core, &from.0, &to.0) {
-            (Width::Usual(core), Of::Usual(from), Of::Usual(to)) => core.count_again(from, to, times),
-            (Width::Wide(core), Of::Wide(from), Of::Wide(to)) => core.count_again(from, to, times),
-            _ => debug_assert!(false, "tallies of this stack"),
+    /// Where the next [`Stack::tally`] begins.
+    pub fn mark(&mut self) {
+        of_width!(&mut self.core, core => core.mark());
+    }
+
+    /// What it counted since the last [`Stack::mark`], without the end-of-run parts.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        Tally(match &self.core {
+            Width::Usual(core) => Of::Usual(core.since_mark().settled()),
+            Width::Wide(core) => Of::Wide(core.since_mark().settled()),
+        })
+    }
+
+    /// Counts once more, so often, what it counted then. As if the same references came again: to be called where they would
+    /// find every line where they left it and leave it there.
+    pub fn count_again(&mut self, tally: &Tally, times: u64) {
+        match (&mut self.core, &tally.0) {
+            (Width::Usual(core), Of::Usual(tally)) => core.buckets.absorb_times(tally, times),
+            (Width::Wide(core), Of::Wide(tally)) => core.buckets.absorb_times(tally, times),
+            _ => debug_assert!(false, "a tally of this stack"),
         }
     }
 
@@ -339,6 +352,7 @@ impl<const W: usize> Core<W> {
             ids: boxed::array(0),
             older: Older::new(),
             buckets: Buckets::new(limits),
+            before: Buckets::new(limits),
             work: Work::new(),
             left: Left::new(Some(Load::new(limits))),
             deferred: false,
@@ -715,31 +729,35 @@ impl<const W: usize> Core<W> {
         }
         let within = self.sharing.as_ref().map(|sharing| &sharing.within);
         let later = self.left.load.as_ref().map(|load| &load.buckets).filter(|later| !later.is_empty());
-        if elsewhere.is_none() && within.is_none() && later.is_none() && !self.templates.is_waiting() {
+        let alone = elsewhere.is_none() && within.is_none() && later.is_none() && self.before.is_empty();
+        if alone && !self.templates.is_waiting() {
             return self.buckets.counted(&residents);
         }
-        let mut all = self.all_buckets();
-        elsewhere.into_iter().chain(within).for_each(|more| all.absorb(more));
+        let mut all = self.since_mark();
+        elsewhere.into_iter().chain(within).chain([&self.before]).for_each(|more| all.absorb(more));
         all.counted(&residents)
     }
 
-    /// What it counted, wherever that is, but for what others counted for it.
-    fn all_buckets(&self) -> Buckets<W> {
+    /// What it counted since the last mark, wherever that is, but for what others counted for it.
+    fn since_mark(&self) -> Buckets<W> {
         let mut all = self.buckets.clone();
         self.left.load.iter().for_each(|load| all.absorb(&load.buckets));
         self.templates.count_into(&mut all);
         all
     }
 
-    fn count_again(&mut self, from: &Buckets<W>, to: &Buckets<W>, times: u64) {
-        self.buckets.absorb_times(to, times);
-        self.buckets.absorb_times(from, times.wrapping_neg());
+    /// As [`Stack::is_told`].
+    fn is_told(&self) -> bool {
+        self.sharing.is_none() && self.dropped == 0 && self.left.works.is_empty() && self.left.load.is_some()
     }
 
-    /// As [`Stack::tally`].
-    fn tally(&self) -> Option<Buckets<W>> {
-        let whole =
-            self.sharing.is_none() && self.dropped == 0 && self.left.works.is_empty() && self.left.load.is_some();
-        whole.then(|| self.all_buckets().settled())
+    /// As [`Stack::mark`].
+    fn mark(&mut self) {
+        self.templates.count(&mut self.buckets);
+        let later = self.left.load.as_mut().map(|load| &mut load.buckets);
+        for counted in [&mut self.buckets].into_iter().chain(later) {
+            let counted = std::mem::replace(counted, Buckets::new(self.limits));
+            if self.before.is_empty() { self.before = counted } else { self.before.absorb(&counted) }
+        }
     }
 }

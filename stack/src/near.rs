@@ -17,9 +17,9 @@ const CELLS: usize = VALUES * VALUES + 80;
 const FEW: usize = FEW_LOW + (1 << 12) + 80;
 const FEW_LOW: usize = (1 << 15) + 80;
 /// Greatest weight of one count.
-const HEAVY: u64 = 1 << 16;
+pub(crate) const HEAVY: u64 = 1 << 16;
 /// So much is counted before the cells, of 32 bits, have to be emptied. A batch adds far less than the rest.
-const FULL: u64 = 1 << 31;
+pub(crate) const FULL: u64 = 1 << 31;
 
 /// The counters.
 #[derive(Clone, Debug)]
@@ -52,6 +52,12 @@ const SHIFTED: [[u8; LEVELS]; VALUES] = {
     all
 };
 
+/// Whether a distance is other than 0 from 2^9 sets on.
+#[inline(always)]
+pub(crate) fn is_far<const W: usize>(by_set: &[u8; W]) -> bool {
+    by_set.as_chunks::<LEVELS>().0[1..].iter().any(|word| u64::from_le_bytes(*word) != 0)
+}
+
 impl Near {
     pub(crate) fn new() -> Self {
         Self {
@@ -67,8 +73,7 @@ impl Near {
     #[inline(always)]
     pub(crate) fn add<const W: usize>(&mut self, kind: Kind, full: u32, by_set: &[u8; W], weight: u64) -> bool {
         let (words, _) = by_set.as_chunks::<LEVELS>();
-        let far = words[1..].iter().fold(0, |all, word| all | u64::from_le_bytes(*word));
-        if full as usize >= VALUES || far != 0 || weight >= HEAVY {
+        if full as usize >= VALUES || is_far(by_set) || weight >= HEAVY {
             return false;
         }
         let (full, count) = (full as usize, weight as u32);
