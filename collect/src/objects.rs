@@ -80,8 +80,8 @@ pub struct Objects {
     /// Rises whenever some address may get another object, or a thread comes to another call path.
     changes: u64,
     items: Items,
-    /// Those asked for last: number in the shadow, path and place, one behind the other, and the item.
-    asked: Vec<(u64, Item)>,
+    /// Those asked for last, in 16 bits each: number in the shadow, path, place and item.
+    asked: Vec<u64>,
     /// By slot: the call path that its thread is on.
     paths: Vec<u16>,
 }
@@ -186,7 +186,7 @@ impl Objects {
         let key = u64::from(number) << 32 | u64::from(path) << 16 | u64::from(place.0);
         let at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % ASKED;
         match self.asked.get(at) {
-            Some(&(asked, item)) if asked == key && number > 0 => item,
+            Some(&asked) if asked >> 16 == key && number > 0 => Item(asked as u16),
             _ => self.find((place, path), (number, address), (at, key)),
         }
     }
@@ -202,8 +202,8 @@ impl Objects {
             number => self.shadow.object(number),
         };
         let item = self.items.number(Attributed { place, object, path });
-        self.asked.resize(ASKED, (0, Item::NONE));
-        self.asked[at] = (key, item);
+        self.asked.resize(ASKED, 0);
+        self.asked[at] = key << 16 | u64::from(item.0);
         item
     }
 

@@ -25,7 +25,24 @@ enum Page {
     /// All of it is the same.
     Whole(u16),
     /// Where its words are.
-    Mixed(u32),
+    Mixed(u16),
+}
+
+/// Bits of what is known of a page, and the one of them that tells where words are from a number.
+const KNOWN_BITS: u32 = 17;
+const MIXED: u64 = 1 << (KNOWN_BITS - 1);
+/// Numbers of pages have so many bits, or are not remembered: nothing lies up there.
+const PAGE_NUMBER_BITS: u32 = 64 - KNOWN_BITS;
+
+/// A page's number and what is known of it, in one word.
+#[inline]
+fn near(number: u64, page: Page) -> u64 {
+    let known = match page {
+        Page::Nothing => 0,
+        Page::Whole(number) => u64::from(number),
+        Page::Mixed(at) => MIXED | u64::from(at),
+    };
+    number << KNOWN_BITS | known
 }
 
 /// See the module's page.
@@ -36,8 +53,8 @@ pub(crate) struct Shadow {
     numbers: HashMap<Object, u16>,
     /// By page number.
     pages: HashMap<u64, Page>,
-    /// By page number modulo [`NEAR`]: the last one that was looked for, and what is known of it.
-    near: Vec<(u64, Page)>,
+    /// By page number modulo [`NEAR`]: the last one that was looked for, and what is known of it, as [`near`] has it.
+    near: Vec<u64>,
     /// The numbers of words, 0 for those of which nothing is known.
     mixed: Vec<[u16; WORDS]>,
 }
@@ -47,14 +64,13 @@ impl Shadow {
     #[inline]
     pub(crate) fn number_at(&mut self, address: u64) -> u16 {
         let number = address >> PAGE_BITS;
-        let page = match self.near.get(number as usize % NEAR) {
-            Some(&(near, page)) if near == number => page,
-            _ => self.look_for(number),
+        let known = match self.near.get(number as usize % NEAR) {
+            Some(&near) if near >> KNOWN_BITS == number => near,
+            _ => near(number, self.look_for(number)),
         };
-        match page {
-            Page::Nothing => 0,
-            Page::Whole(number) => number,
-            Page::Mixed(at) => self.mixed[at as usize][word(address)],
+        match known & MIXED {
+            0 => known as u16,
+            _ => self.mixed[usize::from(known as u16)][word(address)],
         }
     }
 
@@ -76,7 +92,7 @@ impl Shadow {
             if covers(around, page) {
                 self.set(page, Page::Whole(number));
             } else {
-                self.set(page, Page::Mixed(self.mixed.len() as u32));
+                self.set(page, Page::Mixed(self.mixed.len() as u16));
                 self.mixed.push([0; WORDS]);
             }
         }
@@ -113,7 +129,7 @@ impl Shadow {
                 let (begin, bytes) = (page << PAGE_BITS, 1 << WORD_BITS);
                 let from = range.start.saturating_sub(begin) as usize;
                 let to = (range.end - begin).min(1 << PAGE_BITS) as usize;
-                let words = &mut self.mixed[at as usize];
+                let words = &mut self.mixed[usize::from(at)];
                 let (first, last) = (from.div_ceil(bytes), to / bytes);
                 words[from / bytes..to.div_ceil(bytes)].fill(0);
                 if first < last {
@@ -125,8 +141,11 @@ impl Shadow {
 
     fn look_for(&mut self, number: u64) -> Page {
         let page = self.pages.get(&number).copied().unwrap_or_default();
-        self.near.resize(NEAR, (0, Page::Nothing));
-        self.near[number as usize % NEAR] = (number, page);
+        // Of the first page nothing is known then.
+        self.near.resize(NEAR, 0);
+        if number < 1 << PAGE_NUMBER_BITS {
+            self.near[number as usize % NEAR] = near(number, page);
+        }
         page
     }
 

@@ -312,7 +312,8 @@ pub(crate) struct Counts<const W: usize> {
     alike: Repeats<W, 4096>,
     far: Repeats<W, 1024>,
     waiting: Vec<Combination<W>>,
-    patience: u32,
+    /// What is left of it for either table.
+    patience: [u32; 2],
 }
 
 impl<const W: usize> Counts<W> {
@@ -328,7 +329,7 @@ impl<const W: usize> Counts<W> {
             alike: Repeats::new(),
             far: Repeats::new(),
             waiting: Vec::new(),
-            patience: PATIENCE,
+            patience: [PATIENCE; _],
         }
     }
 
@@ -384,9 +385,9 @@ impl<const W: usize> Counts<W> {
         if near {
             return;
         }
-        if let Some(other) = self.alike.add(Combination { by_set: *by_set, full, kind, item, weight }) {
-            self.waiting.push(other);
-        }
+        let combination = Combination { by_set: *by_set, full, kind, item, weight };
+        let waiting = try_table(&mut self.alike, &mut self.patience[0], combination);
+        self.waiting.extend(waiting);
     }
 
     /// Counts few of an item; returns whether it could.
@@ -410,16 +411,8 @@ impl<const W: usize> Counts<W> {
     #[inline(always)]
     pub(crate) fn add_far(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
         let combination = Combination { by_set: *by_set, full, kind, item, weight };
-        if self.patience == 0 {
-            return self.waiting.push(combination);
-        }
-        match self.far.add(combination) {
-            None => self.patience = (self.patience + 1).min(PATIENCE),
-            Some(other) => {
-                self.patience -= 1;
-                self.waiting.push(other);
-            }
-        }
+        let waiting = try_table(&mut self.far, &mut self.patience[1], combination);
+        self.waiting.extend(waiting);
     }
 
     /// Counts what waits for it: to be called after each batch.
@@ -433,7 +426,7 @@ impl<const W: usize> Counts<W> {
         }
         self.waiting = waiting;
         self.waiting.clear();
-        self.patience = PATIENCE;
+        self.patience = [PATIENCE; _];
         if self.few_counted >= FULL {
             self.few_counted = 0;
             for cells in self.cells.iter_mut().flatten() {
@@ -534,6 +527,21 @@ impl<const W: usize> Counts<W> {
         }
         Counted { bucket, all: all.histograms(references, resident_of_all.as_ref(), Some(&capacity), limits), items }
     }
+}
+
+/// Puts a combination into a table; returns what is to be counted by itself.
+#[inline(always)]
+fn try_table<const W: usize, const ENTRIES: usize>(
+    table: &mut Repeats<W, ENTRIES>,
+    patience: &mut u32,
+    combination: Combination<W>,
+) -> Option<Combination<W>> {
+    if *patience == 0 {
+        return Some(combination);
+    }
+    let other = table.add(combination);
+    *patience = if other.is_none() { (*patience + 1).min(PATIENCE) } else { *patience - 1 };
+    other
 }
 
 /// Counts what was counted in bits.
