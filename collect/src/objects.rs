@@ -184,7 +184,8 @@ impl Objects {
         }
         let number = self.shadow.number_at(address);
         let key = u64::from(number) << 32 | u64::from(path) << 16 | u64::from(place.0);
-        let at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % ASKED;
+        // Those of places that follow one another lie side by side.
+        let at = (usize::from(place.0) + 61 * usize::from(path) + 509 * usize::from(number)) % ASKED;
         match self.asked.get(at) {
             Some(&asked) if asked >> 16 == key && number > 0 => Item(asked as u16),
             _ => self.find((place, path), (number, address), (at, key)),
