@@ -378,19 +378,32 @@ proptest! {
 }
 
 /// More references than 2^32: each further time adds what the second one added, whether that is many at once or many
-/// times a few.
+/// times a few. With items, too, all of one.
 #[test]
 fn counts_do_not_end_at_32_bits() {
-    let run = |feeds: u32, times: u32| {
-        let mut stack = Stack::new(Limits { max_set_bits: 3, max_ways: 4 });
-        let piece: Vec<_> = [(1, false), (9, true), (2, false), (1, true), (17, false)].into();
-        for _ in 0..feeds {
-            stack.feed_chunk(Chunks::new(&[(times, piece.clone())]).chunk(), Bucket::FIRST);
+    for attributed in [false, true] {
+        let run = |feeds: u32, times: u32| {
+            let mut stack = Stack::new(Limits { max_set_bits: 3, max_ways: 4 });
+            let piece: Vec<_> = [(1, false), (9, true), (2, false), (1, true), (17, false)].into();
+            let mut chunks = Chunks::new(&[(times, piece)]);
+            chunks.items.fill(Item(1));
+            for _ in 0..feeds {
+                let chunk = if attributed { chunks.attributed() } else { chunks.chunk() };
+                stack.feed_chunk(chunk, Bucket::FIRST);
+            }
+            let counted = stack.counted().remove(0);
+            let of_item = counted.items.first().map(|(_, histograms)| histograms.clone());
+            (counted.all, of_item.filter(|_| attributed))
+        };
+        let runs = [run(3, 2), run(3, 3), run(3, u32::MAX), run(2, 60_000), run(3, 60_000), run(40_000, 60_000)];
+        let [one, two, many, few, more, often] = &runs;
+        for (one, two, many, further) in [(one, two, many, u32::MAX - 2), (few, more, often, 40_000 - 2)] {
+            grows_evenly(&one.0, &two.0, &many.0, further);
+            if let (Some(one), Some(two), Some(many)) = (&one.1, &two.1, &many.1) {
+                grows_evenly(one, two, many, further);
+            }
         }
-        stack.histograms().remove(0).1
-    };
-    grows_evenly(&run(3, 2), &run(3, 3), &run(3, u32::MAX), u32::MAX - 2);
-    grows_evenly(&run(2, 60_000), &run(3, 60_000), &run(30_000, 60_000), 30_000 - 2);
+    }
 }
 
 fn grows_evenly(one: &Histograms, two: &Histograms, many: &Histograms, further: u32) {
