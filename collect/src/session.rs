@@ -477,8 +477,7 @@ impl Session {
         match rounds.next(batch, bucket, (self.full)()) {
             Next::Analyse => return false,
             Next::Begin => {
-                self.of_only(Stacks::mark);
-                if !self.is_told() {
+                if !self.is_true(Stacks::mark) {
                     rounds.give_up();
                 }
                 return false;
@@ -491,7 +490,7 @@ impl Session {
                 return false;
             }
             Next::Again => {
-                if !self.is_told() {
+                if !self.is_true(|stacks| stacks.is_told()) {
                     rounds.give_up();
                 }
                 return false;
@@ -566,9 +565,9 @@ impl Session {
         batch.words().is_empty() || fed().unwrap_or_default()
     }
 
-    /// Whether what the stacks of the only slot tell is all.
-    fn is_told(&self) -> bool {
-        self.of_only(|stacks| stacks.is_told()).is_some_and(|told| !told.contains(&false))
+    /// Whether something is true of all stacks of the only slot.
+    fn is_true(&self, ask: impl Fn(&mut Stacks) -> bool) -> bool {
+        self.of_only(ask).is_some_and(|answers| !answers.contains(&false))
     }
 
     /// Something of the stacks of the only slot, by part, when all is analysed that was handed over; `None` if it cannot be.

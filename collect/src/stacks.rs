@@ -179,9 +179,10 @@ impl Stacks {
         self.kept.iter().all(|kept| matches!(kept, Kept::Whole(stack) if stack.is_told()))
     }
 
-    /// As [`Stack::mark`].
-    pub(crate) fn mark(&mut self) {
+    /// As [`Stack::mark`]; what [`Stacks::is_told`] says.
+    pub(crate) fn mark(&mut self) -> bool {
         self.whole().for_each(Stack::mark);
+        self.is_told()
     }
 
     /// What they counted since the last mark, by line size; `None` if that is not all there is to tell.

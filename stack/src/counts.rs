@@ -259,6 +259,12 @@ impl Cells {
         }
     }
 
+    /// Counts what the first counters hold in the others.
+    fn empty_few(&mut self, ways: u8) {
+        let few = std::mem::take(&mut self.few);
+        self.take_few(&few, ways, 1);
+    }
+
     fn merge(&mut self, other: &Self, ways: u8, times: u64) {
         self.take_few(&other.few, ways, times);
         add(&mut self.cold, &other.cold, times);
@@ -406,8 +412,7 @@ impl<const W: usize> Counts<W> {
         true
     }
 
-    /// The same for other values, which are alike in some programs only: where they are not this gives up until
-    /// [`Counts::spread`].
+    /// The same for other values, which are alike in some programs only.
     #[inline(always)]
     pub(crate) fn add_far(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
         let combination = Combination { by_set: *by_set, full, kind, item, weight };
@@ -429,10 +434,7 @@ impl<const W: usize> Counts<W> {
         self.patience = [PATIENCE; _];
         if self.few_counted >= FULL {
             self.few_counted = 0;
-            for cells in self.cells.iter_mut().flatten() {
-                let few = std::mem::take(&mut cells.few);
-                cells.take_few(&few, ways, 1);
-            }
+            self.cells.iter_mut().flatten().for_each(|cells| cells.empty_few(ways));
         }
         if self.near.is_full() {
             let near = std::mem::replace(&mut self.near, Near::new());
@@ -506,8 +508,7 @@ impl<const W: usize> Counts<W> {
                 continue;
             }
             let mut cells = cells.cloned().unwrap_or_default();
-            let few = std::mem::take(&mut cells.few);
-            cells.take_few(&few, ways, 1);
+            cells.empty_few(ways);
             for combination in now {
                 cells.add(combination, ways);
                 add_capacity(&mut capacity, combination, ways);
@@ -529,7 +530,8 @@ impl<const W: usize> Counts<W> {
     }
 }
 
-/// Puts a combination into a table; returns what is to be counted by itself.
+/// Puts a combination into a table, unless they have not been alike since [`Counts::spread`]; returns what is to be counted by
+/// itself.
 #[inline(always)]
 fn try_table<const W: usize, const ENTRIES: usize>(
     table: &mut Repeats<W, ENTRIES>,

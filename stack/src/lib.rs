@@ -29,8 +29,9 @@
 //! A loop that was seen before, at other addresses, is worked off as a digest that is kept as a `template`.
 //!
 //! Small distances share cells (`near`), or, of items, have cells of their own that lie close together; combinations of others
-//! that occur again and again wait in a table (`repeats`) before they are counted at each set count (`counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second time with the weight of
-//! all times that follow: from then on each is like the one before.
+//! that occur again and again wait in a table (`repeats`) before they are counted at each set count (`counts`). A piece of
+//! references that a [`Chunk`] repeats is worked off twice, the second time with the weight of all times that follow: from
+//! then on each is like the one before.
 #![deny(unsafe_code)]
 
 mod behind;
