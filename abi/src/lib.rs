@@ -62,6 +62,9 @@ pub const TLS_SYMBOL: &str = "bf_tls";
 /// `extern "C" fn(words: u64) -> *mut u64`: empties the thread's buffer; returns room for at least `words` zeroed words
 /// and leaves `Tls::limit` valid for it. The caller stores the new cursor.
 pub const FLUSH_SYMBOL: &str = "bf_flush";
+/// `extern "C" fn()`: called where what the thread did becomes visible to others, before they can know. It may empty the
+/// thread's buffer, but does not move the cursor.
+pub const SYNC_SYMBOL: &str = "bf_sync";
 /// `extern "C" fn(*const Module)`: called once per module by a constructor.
 pub const REGISTER_SYMBOL: &str = "bf_register_module";
 /// Module flag that marks an instrumented module, so that nothing is instrumented twice.

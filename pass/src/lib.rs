@@ -17,6 +17,7 @@ mod options;
 mod paths;
 mod places;
 mod segment;
+mod sync;
 mod tables;
 mod vector;
 
@@ -137,6 +138,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     let emitter = emit::Emitter::new(module, module.builder());
     let new_counter = || count::Counter::new(module, analyses, builder.mark_kind(), &emitter, options);
     let mut counter = (!options.no_counters).then(new_counter);
+    let sync = (!options.counters_only).then(|| sync::Writer::new(module)).flatten();
     let mut writer = options.call_paths.then(|| paths::Writer::new(module, &emitter));
     for function in &functions {
         // All plans are made before anything is changed.
@@ -175,6 +177,9 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
         counts.segments += segments.len();
         if let Some((writer, course, paths)) = path.filter(|_| !options.counters_only) {
             writer.ends(*function, &course, paths, &mut tables);
+        }
+        if let Some(sync) = &sync {
+            sync.write(*function, &emitter);
         }
     }
     visible_names(module, &functions).into_iter().for_each(|name| tables.add_function(name));

@@ -13,8 +13,9 @@ use crate::allocation::{self, Bytes, Place};
 use crate::llvm::{Analyses, Block, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
-const RUNTIME: [&str; 11] = [
+const RUNTIME: [&str; 12] = [
     bf_abi::FLUSH_SYMBOL,
+    bf_abi::SYNC_SYMBOL,
     bf_abi::REGISTER_SYMBOL,
     bf_abi::counting::SLOTS_SYMBOL,
     bf_abi::counting::CALLED_SYMBOL,

@@ -85,6 +85,12 @@ pub unsafe extern "C" fn bf_flush(words: u64) -> *mut u64 {
     thread::flush(words)
 }
 
+/// Called by instrumented code where others may go on with what its thread did: see `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn bf_sync() {
+    thread::sync();
+}
+
 /// Called once per instrumented module by its constructor.
 ///
 /// # Safety

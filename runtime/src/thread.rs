@@ -372,6 +372,14 @@ fn end_recorded(cursor: Cursor) {
     }
 }
 
+/// What others do from now on comes behind what the calling thread recorded so far.
+pub fn sync() {
+    if !process::off() && !process::finished() && process::recorder().is_some_and(|each| each.session().is_shared()) {
+        let _quiet = Quiet::enter();
+        memory::run(drain_mine);
+    }
+}
+
 /// Reads what the calling thread recorded so far.
 pub fn drain_mine() {
     if let (Some(thread), Some(recorder)) = (Thread::of(Cursor::mine()), process::recorder()) {

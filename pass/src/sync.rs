@@ -1,0 +1,135 @@
+//! Where what a thread did becomes visible to others: in front of calls that let them go on, and where a part of an OpenMP
+//! region or task ends. There the runtime is told, so that it puts what others do after that behind it.
+
+use std::ffi::CString;
+
+use bf_abi::SYNC_SYMBOL;
+
+use crate::emit::Emitter;
+use crate::llvm::{Block, Instruction, Module, Type, Value};
+
+/// Calls of OpenMP's runtime library that start a function of the program on other threads, and which argument that is.
+const STARTS: [(&str, u32); 5] = [
+    ("__kmpc_fork_call", 2),
+    ("__kmpc_fork_call_if", 2),
+    ("__kmpc_fork_teams", 2),
+    ("__kmpc_omp_task_alloc", 5),
+    ("__kmpc_omp_target_task_alloc", 5),
+];
+
+/// Whether a function of this name lets other threads go on with what this one did.
+fn releases(name: &str) -> bool {
+    if let Some(name) = name.strip_prefix("__kmpc_") {
+        return matches!(
+            name,
+            "barrier"
+                | "barrier_master"
+                | "barrier_master_nowait"
+                | "cancel_barrier"
+                | "copyprivate"
+                | "doacross_post"
+                | "end_critical"
+                | "end_ordered"
+                | "end_reduce"
+                | "end_reduce_nowait"
+                | "end_single"
+                | "end_taskgroup"
+                | "flush"
+                | "fork_call"
+                | "fork_call_if"
+                | "fork_teams"
+                | "omp_task"
+                | "omp_task_parts"
+                | "omp_task_with_deps"
+                | "reduce"
+                | "reduce_nowait"
+                | "taskloop"
+                | "taskloop_5"
+        );
+    }
+    matches!(
+        name,
+        "pthread_barrier_wait"
+            | "pthread_cond_broadcast"
+            | "pthread_cond_clockwait"
+            | "pthread_cond_signal"
+            | "pthread_cond_timedwait"
+            | "pthread_cond_wait"
+            | "pthread_mutex_unlock"
+            | "pthread_rwlock_unlock"
+            | "pthread_spin_unlock"
+            | "sem_post"
+            | "cnd_broadcast"
+            | "cnd_signal"
+            | "cnd_timedwait"
+            | "cnd_wait"
+            | "mtx_unlock"
+            | "omp_unset_lock"
+            | "omp_unset_nest_lock"
+    ) || name.starts_with("_ZNSt18condition_variable")
+        || name.starts_with("_ZNSt3__118condition_variable")
+        || name.starts_with("_ZNSt3__15mutex6unlockE")
+}
+
+/// Writes the calls of one module.
+pub(crate) struct Writer {
+    sync: (Value, Type),
+    /// Functions that run as a part of an OpenMP region, or as a task.
+    parts: Vec<Value>,
+}
+
+impl Writer {
+    /// Declares the runtime's function if there is anything to tell.
+    pub(crate) fn new(module: Module) -> Option<Self> {
+        let parts = module.functions().flat_map(started).collect::<Vec<_>>();
+        let tells = !parts.is_empty()
+            || module.functions().any(|function| function.is_declaration() && releases(&function.name()));
+        tells.then(|| {
+            let ty = module.function_type(None, &[]);
+            let sync = module.function(&CString::new(SYNC_SYMBOL).unwrap_or_default(), ty);
+            sync.add_attribute(module, Module::attribute_kind("nounwind"));
+            Self { sync: (sync, ty), parts }
+        })
+    }
+
+    /// Writes those of one function, whose segments are written.
+    pub(crate) fn write(&self, function: Value, emitter: &Emitter) {
+        let is_part = self.parts.contains(&function);
+        let is_place = |each: &Value| match each.instruction() {
+            Instruction::Call => each.callee().as_function().is_some_and(|callee| releases(&callee.name())),
+            _ => is_part && each.opcode() == "ret",
+        };
+        let places: Vec<_> = function.blocks().flat_map(Block::instructions).filter(is_place).collect();
+        for place in places {
+            emitter.builder.before(place, function);
+            emitter.builder.call(self.sync.0, self.sync.1, &[]);
+        }
+    }
+}
+
+/// What the calls of a function start, if it is one of those that start something.
+fn started(function: Value) -> Vec<Value> {
+    let name = function.name();
+    let Some(&(_, argument)) = STARTS.iter().find(|&&(start, _)| start == name) else { return Vec::new() };
+    let calls = function.users().filter(|user| user.instruction() == Instruction::Call);
+    let calls = calls.filter(|call| call.callee() == function && call.argument_count() > argument);
+    calls.filter_map(|call| call.operand(argument).as_function()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lets_others_go_on_releases() {
+        for name in ["__kmpc_barrier", "pthread_mutex_unlock", "_ZNSt18condition_variable10notify_oneEv", "mtx_unlock"]
+        {
+            assert!(releases(name), "{name}");
+        }
+        for name in
+            ["__kmpc_critical", "__kmpc_for_static_init_4", "pthread_mutex_lock", "sem_wait", "barrier", "flush"]
+        {
+            assert!(!releases(name), "{name}");
+        }
+    }
+}
