@@ -4,6 +4,7 @@
 //! their histograms into profile types. It must never touch a file, the environment or another thread's buffer.
 #![forbid(unsafe_code)]
 
+mod anchors;
 mod batch;
 mod convert;
 mod directory;
@@ -20,15 +21,16 @@ mod shape;
 mod stacks;
 mod strides;
 mod sync;
+mod team;
 mod touched;
 mod tracker;
 
+pub use anchors::Seek;
 pub use batch::{Access, Batch, Shapes};
 pub use bf_stack::{Bucket, Instructions, Item, Limits};
 pub use items::Attributed;
 pub use objects::{Allocations, Block, Object, Objects};
 pub use patterns::{Patterns, Wanted};
-pub use rounds::Seek;
 pub use sample::Sample;
 pub use session::{Config, Order, Session, Snapshot};
 pub use shape::{Event, Shape, Step, What};

@@ -12,107 +12,25 @@
 //! were met so many words ago. A wrong guess costs time; what is counted rests on comparisons of whole rounds.
 
 use crate::Batch;
+use crate::anchors::{FEW, Seek, Seeker, for_each_anchor};
 use crate::batch::Place;
 use bf_stack::Bucket;
 
-/// What decides about when rounds are sought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seek {
-    /// One word in so many is an anchor, about, where each stands for one access: a power of two. More are where words stand
-    /// for more.
-    pub one_in: u32,
-    /// Anchors that have to agree.
-    pub anchors: u32,
-    /// Accesses of the shortest round, about. Several shorter ones are taken for one.
-    pub shortest: u64,
-    /// Words of the longest.
-    pub longest: usize,
-}
-
-impl Default for Seek {
-    fn default() -> Self {
-        Self { one_in: 128, anchors: 8, shortest: 1 << 19, longest: 1 << 23 }
-    }
-}
-
-/// Words that decide whether there is an anchor, or fewer at the end of a batch.
-const CONTEXT: usize = 8;
-/// One word in so many may be an anchor by the first two of these.
-const FEW: u64 = 64;
-/// After so many times its length, in powers of two, a wrong guess may be made again, doubled each time up to so often.
-const WAIT: u32 = 6;
-const MOST_WAIT: u32 = 8;
 /// Words of a round that are analysed at a time, and a record more.
 const AT_ONCE: usize = 1 << 13;
-/// Anchors agree for such a part of a round.
-const SHARE: u64 = 32;
-/// Words that are looked at together.
-const PIECE: usize = 16;
-/// Words of which one is an anchor however much they stand for.
-const FEWEST: u32 = 4;
-/// Words of a block; and accesses that a word stands for where all blocks are looked at.
-const BLOCK: u64 = 64;
-const DENSE: u64 = 8;
 /// A round is expected to come again for so many times its length; by so many anchors of a batch it is looked for.
 const PATIENCE: usize = 4;
 const TRIES: usize = 8;
-/// Anchors that are remembered, of all and of one in so many: those reach further back.
-const MEMORY: usize = 1 << 15;
-const FAR: u64 = 64;
 
 /// The records of one slot, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    seek: Seek,
-    /// Words and accesses that came.
-    at: u64,
+    seeker: Seeker,
+    /// Accesses that were looked at.
     accesses: u64,
-    /// All anchors, and some that are far apart.
-    near: Anchors,
-    far: Anchors,
     /// The guess.
     length: u64,
-    /// Guesses that were wrong, the last ones, and from where on they may be made again.
-    wrong: [Wrong; 16],
     state: State,
-}
-
-/// Where anchors were met, and what they say how long a round is.
-#[derive(Debug, Default)]
-struct Anchors {
-    /// By some bits of what it is.
-    last: Vec<Anchor>,
-    lengths: [Length; 16],
-}
-
-/// Where something was met last.
-#[derive(Clone, Copy, Debug, Default)]
-struct Anchor {
-    /// What depends on its context.
-    what: u64,
-    at: u64,
-    /// About.
-    accesses: u64,
-}
-
-/// What a round may have.
-#[derive(Clone, Copy, Debug, Default)]
-struct Length {
-    words: u64,
-    accesses: u64,
-    /// How many more anchors say so than there were for others: not 0 for one that more than one in 17 speak for.
-    votes: u32,
-    /// From where on.
-    since: u64,
-}
-
-/// A guess that was wrong.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wrong {
-    length: u64,
-    /// How often.
-    times: u32,
-    until: u64,
 }
 
 #[derive(Debug, Default)]
@@ -134,7 +52,7 @@ enum State {
 
 /// One round.
 #[derive(Debug, Default)]
-struct Round {
+pub(crate) struct Round {
     content: Batch,
     /// Where those parts of it end that are in one bucket.
     buckets: Vec<(usize, Bucket)>,
@@ -178,7 +96,7 @@ impl Left {
 
 impl Rounds {
     pub(crate) fn new(seek: Seek) -> Self {
-        Self { seek, ..Self::default() }
+        Self { seeker: Seeker::new(seek), ..Self::default() }
     }
 
     /// Takes note of the next batch. Where `full` there is no room to record anything.
@@ -193,9 +111,10 @@ impl Rounds {
             return Next::Analyse;
         }
         if !matches!(self.state, State::Comparing { .. }) {
-            self.look_for_anchors(words, batch.accesses());
+            self.seeker.look(words, batch.accesses(), self.accesses);
+            self.accesses += batch.accesses();
         }
-        self.at += words.len() as u64;
+        self.seeker.at += words.len() as u64;
         match &mut self.state {
             State::Seeking => {
                 if !full {
@@ -281,7 +200,7 @@ impl Rounds {
     /// Goes back to seeking; what there was besides what was analysed.
     pub(crate) fn end(&mut self) -> Left {
         let state = std::mem::take(&mut self.state);
-        (self.near, self.far) = Default::default();
+        self.seeker.forget();
         let State::Comparing { round, from, words, .. } = state else { return Left::default() };
         let length = round.content.words().len() as u64;
         Left { times: words / length, rest: (words % length) as usize, round, from }
@@ -326,25 +245,15 @@ impl Rounds {
 
     /// The guess was wrong, or cannot be followed up.
     pub(crate) fn give_up(&mut self) {
-        let length = self.length;
-        let place = self.wrong.iter().position(|wrong| wrong.length == length).unwrap_or(self.wrong.len() - 1);
-        // The one that was wrong last comes first.
-        self.wrong[..=place].rotate_right(1);
-        let times = if self.wrong[0].length == length { self.wrong[0].times + 1 } else { 0 };
-        self.wrong[0] = Wrong { length, times, until: self.at + (length << (WAIT + times.min(MOST_WAIT))) };
-        let lengths = self.near.lengths.iter_mut().chain(&mut self.far.lengths);
-        lengths.filter(|other| other.words == length).for_each(|other| other.votes = 0);
+        self.seeker.give_up(self.length);
         self.state = State::Seeking;
     }
 
     /// What seems to be a round, with these words the last ones, becomes one.
     fn guess(&mut self, words: &[u64]) {
-        let Seek { anchors, shortest, longest, .. } = self.seek;
-        let all = |one: &Length| one.words.saturating_mul(shortest.div_ceil(one.accesses.max(1)).max(1));
-        let sure = |one: &&Length| one.votes >= anchors && self.at - one.since >= all(one) / SHARE;
-        let of = |anchors: &Anchors| anchors.lengths.iter().filter(sure).max_by_key(|one| one.votes).copied();
-        let Some(one) = of(&self.near).or_else(|| of(&self.far)) else { return };
-        let (length, part) = (all(&one), one.words as usize);
+        let Some(one) = self.seeker.sure() else { return };
+        let Seek { shortest, longest, .. } = self.seeker.seek;
+        let (length, part) = (one.at_least(shortest), one.words as usize);
         self.length = one.words;
         if length <= longest as u64 && repeats(words, words.len() / 2, part) {
             let (round, length) = (Round::of_length(length as usize), length as usize);
@@ -353,89 +262,6 @@ impl Rounds {
             self.give_up();
         }
     }
-
-    /// In the words of a batch that stands for so many accesses.
-    fn look_for_anchors(&mut self, words: &[u64], accesses: u64) {
-        // What a word stands for.
-        let each = (accesses / words.len() as u64).max(1);
-        let mask = u64::from(self.seek.one_in.checked_shr(each.ilog2()).unwrap_or(0).max(FEWEST) - 1);
-        let (begin, before) = (self.at, self.accesses);
-        // Where there are many words for few accesses one block in four is looked at, by chance: one anchor in 16 is met twice.
-        let looked_at = |at: usize| each >= DENSE || ((begin + at as u64) / BLOCK).wrapping_mul(MIX) >> 62 == 0;
-        for_each_anchor(words, mask, looked_at, |at, what| {
-            self.meet(what, begin + at as u64, before + at as u64 * each);
-        });
-        self.accesses += accesses;
-    }
-
-    #[cold]
-    fn meet(&mut self, what: u64, at: u64, accesses: u64) {
-        let wrong = |length| self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until);
-        let now = Anchor { what, at, accesses };
-        self.near.meet(now, wrong);
-        if what >> 16 & (FAR - 1) == 0 {
-            self.far.meet(now, wrong);
-        }
-    }
-}
-
-impl Anchors {
-    /// Where it was met before, that says how long a round may be, unless that is `wrong`.
-    fn meet(&mut self, now: Anchor, wrong: impl Fn(u64) -> bool) {
-        self.last.resize(MEMORY, Anchor::default());
-        let last = std::mem::replace(&mut self.last[(now.what >> 32) as usize % MEMORY], now);
-        let (words, accesses) = (now.at - last.at, now.accesses.saturating_sub(last.accesses));
-        if last.what != now.what || wrong(words) {
-            return;
-        }
-        if let Some(known) = self.lengths.iter_mut().find(|known| known.words == words && known.votes > 0) {
-            known.votes += 1;
-        } else if let Some(free) = self.lengths.iter_mut().find(|free| free.votes == 0) {
-            *free = Length { words, accesses, votes: 1, since: now.at };
-        } else {
-            self.lengths.iter_mut().for_each(|other| other.votes -= 1);
-        }
-    }
-}
-
-const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Gives the anchors in words, about one in `mask + 1`, to `take`: where, and what. Where `looked_at` does not say so of the
-/// first word of a piece there are none.
-#[inline(always)]
-fn for_each_anchor(words: &[u64], mask: u64, looked_at: impl Fn(usize) -> bool, mut take: impl FnMut(usize, u64)) {
-    let few = mask.min(FEW - 1);
-    for at in (0..words.len() - 1).step_by(PIECE) {
-        let piece = &words[at..];
-        if !looked_at(at) || piece.first_chunk().is_some_and(|words| !some_may_be(words, few as u32)) {
-            continue;
-        }
-        let first_two = piece.windows(2).take(PIECE).enumerate();
-        for (index, _) in first_two.filter(|(_, two)| may_be(two[0], two[1], few as u32)) {
-            let context = &piece[index..piece.len().min(index + CONTEXT)];
-            let what = context.iter().fold(0, |sum: u64, &word| (sum ^ word).wrapping_mul(MIX).rotate_left(29));
-            if what & (mask / (few + 1)) == 0 {
-                take(at + index, what);
-            }
-        }
-    }
-}
-
-/// Whether there may be an anchor at a word, by that and the next.
-#[inline(always)]
-fn may_be(word: u64, next: u64, mask: u32) -> bool {
-    let (word, next) = ((word ^ word >> 32) as u32, (next ^ next >> 32) as u32);
-    let sum = word ^ next.rotate_left(11);
-    (sum ^ sum >> 7 ^ sum >> 17) & mask == 0
-}
-
-/// Whether there is one where there may be one. Without a branch for each word, so that it is done in vectors.
-fn some_may_be(words: &[u64; PIECE + 1], mask: u32) -> bool {
-    let mut some = false;
-    for index in 0..PIECE {
-        some |= may_be(words[index], words[index + 1], mask);
-    }
-    some
 }
 
 /// Whether words from a place on are the same as so many before.
@@ -446,12 +272,17 @@ fn repeats(words: &[u64], from: usize, before: usize) -> bool {
 
 impl Round {
     /// Nothing, and room for so many words.
-    fn of_length(words: usize) -> Self {
+    pub(crate) fn of_length(words: usize) -> Self {
         Self { content: Batch::with_capacity(words), ..Self::default() }
     }
 
+    /// So many words were recorded.
+    pub(crate) fn words(&self) -> usize {
+        self.content.words().len()
+    }
+
     /// Adds what is before a place of a batch.
-    fn record(&mut self, batch: &Batch, to: Place, bucket: Bucket) {
+    pub(crate) fn record(&mut self, batch: &Batch, to: Place, bucket: Bucket) {
         let is_first = self.content.words().is_empty();
         self.objects = batch.objects().filter(|&objects| is_first || self.objects == Some(objects));
         self.content.add(batch, Place::START..to);
@@ -469,7 +300,7 @@ impl Round {
 
     /// If a batch has, from a place of its own on, what the round has from `at` on, and goes on with from its start, then where
     /// it is then.
-    fn follow(&self, at: Place, batch: &Batch, from: Place, bucket: Bucket) -> Option<Place> {
+    pub(crate) fn follow(&self, at: Place, batch: &Batch, from: Place, bucket: Bucket) -> Option<Place> {
         let (words, items) = (&batch.words()[from.word..], &batch.items()[from.item..]);
         let (mut word, end) = (at.word, at.word + words.len());
         while word < end {
@@ -497,8 +328,13 @@ impl Round {
         Place { word: word % self.content.words().len(), item }
     }
 
-    /// Gives so many words from `at` on to `take`, in batches.
-    fn for_each_batch(&self, mut at: Place, mut words: usize, mut take: impl FnMut(&Batch, Bucket)) {
+    /// Gives so many words from `at` on to `take`, in batches; where it is then.
+    pub(crate) fn for_each_batch(
+        &self,
+        mut at: Place,
+        mut words: usize,
+        mut take: impl FnMut(&Batch, Bucket),
+    ) -> Place {
         let mut batch = Batch::new();
         while words > 0 {
             let (until, bucket) = self.bucket(at.word);
@@ -508,6 +344,7 @@ impl Round {
             words = words.saturating_sub(end.word - at.word);
             at = if end.word == self.content.words().len() { Place::START } else { end };
         }
+        at
     }
 }
 

@@ -10,14 +10,16 @@
 //! `parking_lot` is no choice: a thread that waits there gets thread-local data with a destructor, which the C library
 //! registers on the program's heap, and helper threads have no C library at all.
 
+use crate::anchors::Seek;
 use crate::directory::Directory;
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work, is_common};
 use crate::references::Scratch;
-use crate::rounds::{Left, Next, Rounds, Seek};
+use crate::rounds::{Left, Next, Rounds};
 use crate::stacks::{Behind, Digesters, Spare, Stacks};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
-use crate::tracker::Tracker;
+use crate::team::{self, Team};
+use crate::tracker::{self, Tracker};
 use crate::{Batch, Sample};
 use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
 use bf_stack::{Bucket, Deferred, Digest, Instructions, Limits, Stack, Tally, Within};
@@ -46,8 +48,8 @@ pub struct Config {
     pub by_path: bool,
     /// How many lines that several slots use are told apart, of each line size.
     pub tracked: usize,
-    /// How rounds are sought, which need not be analysed each by itself; `None`: not at all. They are where there is one slot
-    /// only and lines are not sampled, in the order of time.
+    /// How rounds are sought, which need not be analysed each by itself; `None`: not at all. They are where lines are not
+    /// sampled, in the order of time.
     pub rounds: Option<Seek>,
 }
 
@@ -184,8 +186,10 @@ pub struct Session {
     /// Batches that are fed to slots now; [`ALONE`] if one is that needs all stacks.
     feeding: AtomicU32,
     pipeline: OnceLock<Pipeline>,
-    /// Held by who feeds the only slot while it is decided what is to be done with a batch; before all other locks.
+    /// Held while it is decided what is to be done with a batch; before all other locks.
     repeating: Mutex<Repeating>,
+    /// Batches on their way from there to stacks or helpers, of several slots.
+    on_their_way: AtomicU32,
     /// Where there are no helpers: what slots made of batches for the global stacks, in order. Who finds these busy leaves it
     /// to whoever has their turn next.
     made: ArrayQueue<Made>,
@@ -220,6 +224,7 @@ impl Session {
             feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
             repeating: Mutex::new(Repeating { rounds, ..Repeating::default() }),
+            on_their_way: AtomicU32::new(0),
             made: ArrayQueue::new(MADE),
             spare: Arc::new(Spare::new(2 * MADE)),
             digesters: Mutex::default(),
@@ -286,8 +291,8 @@ impl Session {
     /// Slot 0 is the first. Once there are two the global stacks exist and have slot 0's contents and counts.
     pub fn take_slot(&self) -> u32 {
         let taken = |slots: &Slots| slots.free.is_empty().then_some(slots.owners.len());
-        if self.lock(&self.slots).and_then(|slots| taken(&slots)) == Some(1) {
-            self.seek_no_more();
+        if self.lock(&self.slots).and_then(|slots| taken(&slots)).is_some_and(|taken| taken > 0) {
+            self.seek_anew();
         }
         let Some(mut slots) = self.lock(&self.slots) else { return 0 };
         slots.free.pop().unwrap_or_else(|| self.add_slot(&mut slots))
@@ -302,8 +307,8 @@ impl Session {
 
     /// Makes sure that slots 0 ..= slot exist, for traces that number their threads.
     pub fn ensure_slot(&self, slot: u32) {
-        if slot > 0 {
-            self.seek_no_more();
+        if slot > 0 && self.lock(&self.slots).is_some_and(|slots| slots.owners.len() <= slot as usize) {
+            self.seek_anew();
         }
         let Some(mut slots) = self.lock(&self.slots) else { return };
         while slots.owners.len() <= slot as usize {
@@ -426,13 +431,16 @@ impl Session {
     /// If there is no such slot.
     pub fn feed(&self, slot: u32, batch: &Batch, bucket: Bucket) {
         match self.config.order {
-            Order::Time if self.is_round(batch, bucket) => {}
-            Order::Time if batch.is_owed() => {
-                let mut batch = batch.clone();
-                self.attribute(slot, &mut batch);
-                self.feed_now(slot, &batch, bucket);
+            Order::Time => {
+                let Some(_on_its_way) = self.to_analyse(slot, batch, bucket) else { return };
+                if batch.is_owed() {
+                    let mut batch = batch.clone();
+                    self.attribute(slot, &mut batch);
+                    self.feed_now(slot, &batch, bucket);
+                } else {
+                    self.feed_now(slot, batch, bucket);
+                }
             }
-            Order::Time => self.feed_now(slot, batch, bucket),
             Order::Slots => {
                 self.lock(&self.kept).into_iter().for_each(|mut kept| kept.push((slot, batch.clone(), bucket)))
             }
@@ -440,38 +448,172 @@ impl Session {
     }
 
     fn feed_now(&self, slot: u32, batch: &Batch, bucket: Bucket) {
-        let Some(slots) = self.lock(&self.slots) else { return };
-        let owner = Arc::clone(&slots.owners[slot as usize]);
-        drop(slots);
-        let Some(_turn) = self.lock(&owner.turn) else { return };
-        let Some(mut directories) = self.lock(&self.directories) else { return };
+        if let Some(all) = self.feed_all(slot, batch, bucket) {
+            self.count(batch, bucket, if all { 0 } else { batch.accesses() });
+        }
+    }
+
+    /// Feeds a batch to all stacks; whether they took it, `None` if the session was closed.
+    fn feed_all(&self, slot: u32, batch: &Batch, bucket: Bucket) -> Option<bool> {
+        let owner = Arc::clone(&self.lock(&self.slots)?.owners[slot as usize]);
+        let _turn = self.lock(&owner.turn)?;
+        let mut directories = self.lock(&self.directories)?;
         let common = self.sort(&mut directories, slot, batch, bucket);
-        let Some(feeding) = self.enter(is_common(&common)) else { return };
+        let feeding = self.enter(is_common(&common))?;
         drop(directories);
         let parts = 0..self.parts.len();
         let taken: Vec<_> =
             parts.map(|part| self.feed_private(&owner, part, &common, batch, bucket).unwrap_or_default()).collect();
         drop(feeding);
         let all = taken.iter().all(|taken| taken.all);
-        self.count(batch, bucket, if all { 0 } else { batch.accesses() });
         match self.global.get() {
             Some(global) if self.config.sample.is_none() => {
                 let digests = taken.into_iter().map(|taken| taken.digests).collect();
                 self.pass_on(global, Made { digests, bucket });
             }
             Some(global) => {
-                let Some(_turn) = self.lock(&global.turn) else { return };
+                let _turn = self.lock(&global.turn)?;
                 (0..self.parts.len()).for_each(|part| self.feed_sampled(global, part, batch, bucket));
             }
             None => {}
         }
+        Some(all)
+    }
+
+    /// `None`: a batch belongs to a round like one before, so that there is nothing more to do with it now.
+    fn to_analyse(&self, slot: u32, batch: &Batch, bucket: Bucket) -> Option<OnItsWay<'_>> {
+        if self.config.rounds.is_none() {
+            return Some(OnItsWay(None));
+        }
+        if self.global.get().is_none() {
+            return (!self.is_round(batch, bucket)).then_some(OnItsWay(None));
+        }
+        let mut repeating = self.lock(&self.repeating)?;
+        let Some(team) = &mut repeating.team else { return Some(OnItsWay(None)) };
+        match team.next(slot, batch, bucket, (self.full)()) {
+            team::Next::Analyse => {}
+            team::Next::Break => self.end_team(&mut repeating),
+            team::Next::Keep => {
+                self.count_again(batch, bucket);
+                self.feed_team(&mut repeating);
+                return None;
+            }
+            team::Next::Divide(end) => {
+                let [first, rest] = batch.divide(end);
+                // Of the same slot others may wait.
+                let all = self.is_quiet() && self.feed_all(slot, &first, bucket).unwrap_or_default();
+                self.count(&first, bucket, if all { 0 } else { first.accesses() });
+                self.count_again(&rest, bucket);
+                self.feed_team(&mut repeating);
+                return None;
+            }
+        }
+        self.on_their_way.fetch_add(1, Ordering::Relaxed);
+        Some(OnItsWay(Some(&self.on_their_way)))
+    }
+
+    /// Waits until all batches that were to be analysed are, while no more can come; whether they are.
+    fn is_quiet(&self) -> bool {
+        let begin = Instant::now();
+        while self.on_their_way.load(Ordering::Acquire) > 0 {
+            if self.closed.load(Ordering::Acquire) || begin.elapsed() > DRAINED {
+                return false;
+            }
+            sleep(NAP);
+        }
+        self.drain(DRAINED)
+    }
+
+    /// Analyses rounds that all slots have done, as far as they need be.
+    fn feed_team(&self, repeating: &mut Repeating) {
+        let Repeating { team: Some(team), told, .. } = repeating else { return };
+        while let Some(before) = team.is_due() {
+            let last = before + 1 == team::ANALYSED;
+            let ready = self.is_quiet() && (!last || self.begin_told(told));
+            if ready {
+                team.for_each_batch(|slot, batch, bucket| self.feed_after_all(slot, batch, bucket));
+                team.analysed();
+            }
+            if !ready || last && !self.end_told(told) {
+                return self.end_team(repeating);
+            }
+        }
+    }
+
+    /// What is counted from now on counts again; whether it can.
+    fn begin_told(&self, told: &mut Told) -> bool {
+        let Some(trackers) = self.lock(&self.trackers) else { return false };
+        told.shared = trackers.iter().map(Tracker::counted).collect();
+        drop(trackers);
+        self.of_all(Stacks::mark).is_some_and(|answers| !answers.contains(&false))
+    }
+
+    /// What was counted since then counts again, for each round that is like this one; whether that is all there is.
+    fn end_told(&self, told: &mut Told) -> bool {
+        let Some(tallies) = self.of_all(Stacks::tally).and_then(|tallies| tallies.into_iter().collect()) else {
+            return false;
+        };
+        let Some(trackers) = self.lock(&self.trackers) else { return false };
+        told.shared = trackers.iter().zip(&told.shared).map(|(tracker, before)| tracker.since(before)).collect();
+        told.stacks = tallies;
+        true
+    }
+
+    /// The private stacks by slot and part, then the global ones.
+    fn all_owners(&self) -> Option<Vec<Arc<Owner>>> {
+        let owners = self.lock(&self.slots)?.owners.clone();
+        Some(owners.into_iter().chain(self.global.get().cloned()).collect())
+    }
+
+    /// Something of the stacks of all owners, by part, while nothing is fed; `None` if it cannot be had.
+    fn of_all<T>(&self, ask: impl Fn(&mut Stacks) -> T) -> Option<Vec<T>> {
+        let closed = || self.closed.load(Ordering::Acquire);
+        if let Some(global) = self.global.get() {
+            let _turn = self.lock(&global.turn)?;
+            self.feed_made(global, MADE);
+        }
+        let mut all = Vec::new();
+        for owner in self.all_owners()? {
+            let _turn = self.lock(&owner.turn)?;
+            for part in 0..owner.parts() {
+                let mut stacks = self.lock(&owner.parts[part])?;
+                all.push(owner.settle(part, &mut stacks, closed).then(|| ask(&mut stacks))?);
+            }
+        }
+        Some(all)
+    }
+
+    /// Analyses what was counted as if it had been.
+    fn feed_after_all(&self, slot: u32, batch: &Batch, bucket: Bucket) {
+        let all = self.feed_all(slot, batch, bucket).unwrap_or_default();
+        if bucket != Bucket::UNCOUNTED {
+            self.again.fetch_sub(batch.accesses(), Ordering::Relaxed);
+            self.skipped.fetch_add(if all { 0 } else { batch.accesses() }, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts the rounds of all slots that were only compared, and analyses what came after them.
+    fn end_team(&self, repeating: &mut Repeating) {
+        let Repeating { team: Some(team), told, .. } = repeating else { return };
+        let left = team.end();
+        if left.is_empty() || !self.is_quiet() {
+            return;
+        }
+        if left.times > 0
+            && let (Some(owners), Some(mut trackers)) = (self.all_owners(), self.lock(&self.trackers))
+        {
+            let parts = owners.iter().flat_map(|owner| &owner.parts);
+            for (part, tallies) in parts.zip(&told.stacks) {
+                self.lock(part).into_iter().for_each(|mut stacks| stacks.count_again(tallies, left.times));
+            }
+            let shared = trackers.iter_mut().zip(&told.shared);
+            shared.for_each(|(tracker, tally)| tracker.count_again(tally, left.times));
+        }
+        left.for_each_batch(|slot, batch, bucket| self.feed_after_all(slot, batch, bucket));
     }
 
     /// Whether a batch of the only slot belongs to a round like one before, so that there is nothing more to do with it.
     fn is_round(&self, batch: &Batch, bucket: Bucket) -> bool {
-        if self.config.rounds.is_none() || self.global.get().is_some() {
-            return false;
-        }
         let Some(mut repeating) = self.lock(&self.repeating) else { return false };
         let Some(rounds) = &mut repeating.rounds else { return false };
         match rounds.next(batch, bucket, (self.full)()) {
@@ -523,7 +665,7 @@ impl Session {
 
     /// Counts the rounds that were only compared, and analyses what came after them. What there was.
     fn end_rounds(&self, repeating: &mut Repeating) -> Left {
-        let Repeating { rounds, tally } = repeating;
+        let Repeating { rounds, tally, .. } = repeating;
         let left = rounds.as_mut().map(Rounds::end).unwrap_or_default();
         if left.times > 0
             && let Some(owner) = self.only()
@@ -542,12 +684,19 @@ impl Session {
         left
     }
 
-    /// There will be several slots.
-    fn seek_no_more(&self) {
+    /// There will be one more slot besides others.
+    fn seek_anew(&self) {
         if let Some(mut repeating) = self.lock(&self.repeating) {
-            self.end_rounds(&mut repeating);
-            *repeating = Repeating::default();
+            self.end_repeating(&mut repeating);
+            let team =
+                repeating.team.take().or_else(|| repeating.rounds.as_ref().and(self.config.rounds).map(Team::new));
+            *repeating = Repeating { team, ..Repeating::default() };
         }
+    }
+
+    fn end_repeating(&self, repeating: &mut Repeating) {
+        self.end_rounds(repeating);
+        self.end_team(repeating);
     }
 
     fn only(&self) -> Option<Arc<Owner>> {
@@ -826,10 +975,11 @@ impl Session {
     /// If there is no such slot.
     pub fn hand_over(&self, slot: u32, batch: &mut Batch, bucket: Bucket) {
         match self.pipeline.get() {
-            Some(_) if self.is_round(batch, bucket) => {}
             Some(pipeline) if self.config.order == Order::Time => {
-                self.attribute(slot, batch);
-                pipeline.submit(slot, batch, bucket, |job| self.work_on(job), || self.work_behind())
+                if let Some(_on_its_way) = self.to_analyse(slot, batch, bucket) {
+                    self.attribute(slot, batch);
+                    pipeline.submit(slot, batch, bucket, |job| self.work_on(job), || self.work_behind());
+                }
             }
             _ => self.feed(slot, batch, bucket),
         }
@@ -846,7 +996,7 @@ impl Session {
 
     /// Waits, and helps, until all that was handed over is analysed; `false` if nothing went on for `patience`.
     pub fn settle(&self, patience: Duration) -> bool {
-        let ended = lock_for(&self.repeating, patience).map(|mut repeating| self.end_rounds(&mut repeating));
+        let ended = lock_for(&self.repeating, patience).map(|mut repeating| self.end_repeating(&mut repeating));
         let mut kept = self.lock(&self.kept).map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default();
         kept.sort_by_key(|&(slot, ..)| slot);
         kept.iter().for_each(|(slot, batch, bucket)| self.feed_now(*slot, batch, *bucket));
@@ -864,7 +1014,7 @@ impl Session {
     /// callers that may have interrupted its holder.
     #[must_use]
     pub fn snapshot(&self, patience: Duration) -> Snapshot {
-        let ended = lock_for(&self.repeating, patience).map(|mut repeating| self.end_rounds(&mut repeating));
+        let ended = lock_for(&self.repeating, patience).map(|mut repeating| self.end_repeating(&mut repeating));
         let mut snapshot = Snapshot {
             accesses: self.accesses.load(Ordering::Relaxed),
             skipped: self.skipped.load(Ordering::Relaxed),
@@ -982,6 +1132,29 @@ struct Repeating {
     rounds: Option<Rounds>,
     /// What was counted in the one that counts again, by part and line size.
     tally: Vec<Vec<Tally>>,
+    /// Of several slots; `None`: there is one, or they are not sought.
+    team: Option<Team>,
+    told: Told,
+}
+
+/// What all stacks counted in the round of several slots that counts again.
+#[derive(Debug, Default)]
+struct Told {
+    /// By owner and part, by line size.
+    stacks: Vec<Vec<Tally>>,
+    /// By line size; meanwhile what there was before.
+    shared: Vec<tracker::Tally>,
+}
+
+/// While it lives, a batch is not analysed yet that will be.
+struct OnItsWay<'a>(Option<&'a AtomicU32>);
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        if let Some(all) = self.0 {
+            all.fetch_sub(1, Ordering::Release);
+        }
+    }
 }
 
 /// What came of feeding a batch to the stacks of its slot.

@@ -55,7 +55,46 @@ struct User {
     places: Vec<(Place, [u64; 2])>,
 }
 
+/// What a tracker counts of a user of a line: loads, stores, misses of true and of false sharing, and loads and stores by place.
+#[derive(Debug, Default)]
+struct Counts([u64; 4], Vec<[u64; 2]>);
+
+/// What a tracker counted until some moment, or from one to another: by line and user, in its order.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(HashMap<u64, Vec<Counts>>);
+
 impl Tracker {
+    /// What it counted so far.
+    pub(crate) fn counted(&self) -> Tally {
+        let of = |line: &Line| line.users.iter().map(User::counts).collect();
+        Tally(self.lines.iter().map(|(&number, line)| (number, of(line))).collect())
+    }
+
+    /// What it counted since it had counted that. Whoever used a line since, wherever in the program, had done so before.
+    pub(crate) fn since(&self, before: &Tally) -> Tally {
+        let mut all = self.counted();
+        for (number, users) in &mut all.0 {
+            let users_before = before.0.get(number).into_iter().flatten();
+            for (user, before) in users.iter_mut().zip(users_before) {
+                user.add(before, 0_u64.wrapping_sub(1));
+            }
+        }
+        all
+    }
+
+    /// Counts that once more, so often: as if the same accesses came again that found and left each line as then.
+    pub(crate) fn count_again(&mut self, tally: &Tally, times: u64) {
+        for (number, again) in &tally.0 {
+            let users = self.lines.get_mut(number).into_iter().flat_map(|line| &mut line.users);
+            for (user, again) in users.zip(again) {
+                let mut counts = user.counts();
+                counts.add(again, times);
+                [user.loads, user.stores, user.true_misses, user.false_misses] = counts.0;
+                user.places.iter_mut().zip(counts.1).for_each(|(place, counts)| place.1 = counts);
+            }
+        }
+    }
+
     /// For lines of `1 << shift` bytes, so many at most.
     pub(crate) fn new(shift: u32, most: usize) -> Self {
         Self { shift, most, lines: HashMap::new(), misses: 0, dropped_lines: 0, dropped_accesses: 0 }
@@ -145,7 +184,23 @@ impl Line {
     }
 }
 
+impl Counts {
+    /// A miss may turn out to be one of true sharing later: counts may also become less.
+    fn add(&mut self, other: &Self, times: u64) {
+        let add = |sum: &mut [u64], other: &[u64]| {
+            sum.iter_mut().zip(other).for_each(|(sum, more)| *sum = sum.wrapping_add(more.wrapping_mul(times)));
+        };
+        add(&mut self.0, &other.0);
+        self.1.iter_mut().zip(&other.1).for_each(|(sum, other)| add(sum, other));
+    }
+}
+
 impl User {
+    fn counts(&self) -> Counts {
+        let places = self.places.iter().map(|&(_, counts)| counts).collect();
+        Counts([self.loads, self.stores, self.true_misses, self.false_misses], places)
+    }
+
     /// Whether it was lost.
     fn access(&mut self, store: bool, bytes: u64, place: Place) -> bool {
         let lost = self.held && !self.holds;

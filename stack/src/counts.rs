@@ -114,7 +114,7 @@ impl Bins {
         self.0[page].get_or_insert_with(|| Box::new([0; PAGE]))
     }
 
-    fn merge(&mut self, other: &Self, times: u64) {
+    pub(crate) fn merge(&mut self, other: &Self, times: u64) {
         for (number, page) in other.0.iter().enumerate() {
             let Some(page) = page else { continue };
             add(self.add_page(number), &**page, times);

@@ -10,7 +10,7 @@ use crate::lines::{Id, Lines};
 use crate::newest::NEWEST;
 use crate::older::{Older, Time};
 use crate::runs::{COLD, Run, STORE, begun, first, strip};
-use crate::sharing::Sharing;
+use crate::sharing::{Sharing, Since};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
 use crate::template::{Learn, Templates};
@@ -44,7 +44,16 @@ pub(crate) enum Width {
 
 /// What a stack counted from one moment to another.
 #[derive(Clone, Debug)]
-pub struct Tally(Of);
+pub struct Tally(TallyOf);
+
+#[derive(Clone, Debug)]
+enum TallyOf {
+    Usual(Tallied<16>),
+    Wide(Tallied<24>),
+}
+
+/// What was counted, and of a stack whose lines can be taken away the rest of it.
+type Tallied<const W: usize> = (Buckets<W>, Option<Since<W>>);
 
 /// Does the same with the core, whatever its width.
 macro_rules! of_width {
@@ -178,8 +187,8 @@ impl Stack {
     #[must_use]
     pub fn within(&self) -> Option<Within> {
         Some(Within(match &self.core {
-            Width::Usual(core) => Of::Usual(core.sharing.as_ref()?.within.clone()),
-            Width::Wide(core) => Of::Wide(core.sharing.as_ref()?.within.clone()),
+            Width::Usual(core) => Of::Usual(core.sharing.as_ref()?.all_within()),
+            Width::Wide(core) => Of::Wide(core.sharing.as_ref()?.all_within()),
         }))
     }
 
@@ -197,8 +206,7 @@ impl Stack {
         }
     }
 
-    /// Whether [`Stack::tally`] is all there is to tell. Not where lines can be taken away, where there were no ids left, or
-    /// where something is left behind.
+    /// Whether [`Stack::tally`] is all there is to tell. Not where there were no ids left, or where something is left behind.
     #[must_use]
     pub fn is_told(&self) -> bool {
         of_width!(&self.core, core => core.is_told())
@@ -213,8 +221,8 @@ impl Stack {
     #[must_use]
     pub fn tally(&self) -> Tally {
         Tally(match &self.core {
-            Width::Usual(core) => Of::Usual(core.since_mark().settled()),
-            Width::Wide(core) => Of::Wide(core.since_mark().settled()),
+            Width::Usual(core) => TallyOf::Usual(core.tally()),
+            Width::Wide(core) => TallyOf::Wide(core.tally()),
         })
     }
 
@@ -222,8 +230,8 @@ impl Stack {
     /// find every line where they left it and leave it there.
     pub fn count_again(&mut self, tally: &Tally, times: u64) {
         match (&mut self.core, &tally.0) {
-            (Width::Usual(core), Of::Usual(tally)) => core.buckets.absorb_times(tally, times),
-            (Width::Wide(core), Of::Wide(tally)) => core.buckets.absorb_times(tally, times),
+            (Width::Usual(core), TallyOf::Usual(tally)) => core.count_again(tally, times),
+            (Width::Wide(core), TallyOf::Wide(tally)) => core.count_again(tally, times),
             _ => debug_assert!(false, "a tally of this stack"),
         }
     }
@@ -727,14 +735,14 @@ impl<const W: usize> Core<W> {
         for (line, id) in self.lines.all() {
             self.add_resident::<V>(line, id, &mut residents);
         }
-        let within = self.sharing.as_ref().map(|sharing| &sharing.within);
+        let within = self.sharing.as_ref().map(|sharing| sharing.all_within());
         let later = self.left.load.as_ref().map(|load| &load.buckets).filter(|later| !later.is_empty());
         let alone = elsewhere.is_none() && within.is_none() && later.is_none() && self.before.is_empty();
         if alone && !self.templates.is_waiting() {
             return self.buckets.counted(&residents);
         }
         let mut all = self.since_mark();
-        elsewhere.into_iter().chain(within).chain([&self.before]).for_each(|more| all.absorb(more));
+        elsewhere.into_iter().chain(&within).chain([&self.before]).for_each(|more| all.absorb(more));
         all.counted(&residents)
     }
 
@@ -748,7 +756,7 @@ impl<const W: usize> Core<W> {
 
     /// As [`Stack::is_told`].
     fn is_told(&self) -> bool {
-        self.sharing.is_none() && self.dropped == 0 && self.left.works.is_empty() && self.left.load.is_some()
+        self.dropped == 0 && self.left.works.is_empty() && self.left.load.is_some()
     }
 
     /// As [`Stack::mark`].
@@ -758,6 +766,20 @@ impl<const W: usize> Core<W> {
         for counted in [&mut self.buckets].into_iter().chain(later) {
             let counted = std::mem::replace(counted, Buckets::new(self.limits));
             if self.before.is_empty() { self.before = counted } else { self.before.absorb(&counted) }
+        }
+        self.sharing.iter_mut().for_each(|sharing| sharing.mark());
+    }
+
+    /// As [`Stack::tally`].
+    fn tally(&self) -> Tallied<W> {
+        (self.since_mark().settled(), self.sharing.as_ref().map(|sharing| sharing.since_mark()))
+    }
+
+    /// As [`Stack::count_again`].
+    fn count_again(&mut self, (counted, shared): &Tallied<W>, times: u64) {
+        self.buckets.absorb_times(counted, times);
+        if let (Some(sharing), Some(shared)) = (&mut self.sharing, shared) {
+            sharing.count_again(shared, times);
         }
     }
 }

@@ -87,16 +87,60 @@ pub struct Shared {
 
 /// Counts by position while running.
 #[derive(Clone, Debug)]
-struct Tally {
+struct Positions {
     full: Bins,
     sets: Vec<Vec<u64>>,
+}
+
+impl Positions {
+    fn add(&mut self, other: &Self, times: u64) {
+        self.full.merge(&other.full, times);
+        for (row, other) in self.sets.iter_mut().zip(&other.sets) {
+            row.iter_mut().zip(other).for_each(|(sum, count)| *sum += count * times);
+        }
+    }
 }
 
 const EVENTS: usize = Event::Dirty as usize + 1;
 
 /// All events of one bucket, made when first counted.
 #[derive(Clone, Debug, Default)]
-struct Tallies([Option<Box<Tally>>; EVENTS]);
+struct Events([Option<Box<Positions>>; EVENTS]);
+
+/// What was counted here from one moment to another.
+#[derive(Clone, Debug)]
+pub(crate) struct Since<const W: usize> {
+    counts: Vec<Events>,
+    pub(crate) within: Buckets<W>,
+}
+
+impl<const W: usize> Since<W> {
+    fn new(limits: Limits) -> Self {
+        Self { counts: Vec::new(), within: Buckets::new(limits) }
+    }
+
+    fn add(&mut self, other: &Self, times: u64) {
+        self.within.absorb_times(&other.within, times);
+        add_events(&mut self.counts, &other.counts, times);
+    }
+}
+
+/// Adds counts by bucket, so often.
+fn add_events(sum: &mut Vec<Events>, other: &[Events], times: u64) {
+    sum.resize_with(sum.len().max(other.len()), Events::default);
+    for (sum, other) in sum.iter_mut().zip(other) {
+        for (sum, other) in sum.0.iter_mut().zip(&other.0) {
+            let Some(other) = other else { continue };
+            match sum {
+                Some(sum) => sum.add(other, times),
+                None => {
+                    let sets = other.sets.iter().map(|row| vec![0; row.len()]).collect();
+                    sum.insert(Box::new(Positions { full: Bins::default(), sets })).add(other, times);
+                }
+            }
+        }
+    }
+}
 
 /// Of a stack whose lines can be taken away.
 #[derive(Clone, Debug)]
@@ -111,11 +155,13 @@ pub(crate) struct Sharing<const W: usize> {
     /// Where lines stood that were taken away and not referenced since.
     lost: HashMap<Id, Position>,
     pub(crate) holes: Holes<W>,
-    counts: Vec<Tallies>,
+    counts: Vec<Events>,
     /// What the stack of all threads is to know.
     pub(crate) digesting: Digesting<W>,
     /// What is counted here for that one too.
     pub(crate) within: Buckets<W>,
+    /// What was counted before the last mark.
+    before: Since<W>,
 }
 
 const LOST: Instant = Instant::MAX;
@@ -143,7 +189,33 @@ impl<const W: usize> Sharing<W> {
             counts: Vec::new(),
             digesting: Digesting::new(),
             within: Buckets::new(limits),
+            before: Since::new(limits),
         }
+    }
+
+    /// What is counted from now on is told apart.
+    pub(crate) fn mark(&mut self) {
+        let since = self.since_mark();
+        self.before.add(&since, 1);
+        self.counts.clear();
+        self.within = Buckets::new(self.limits);
+    }
+
+    /// What was counted since.
+    pub(crate) fn since_mark(&self) -> Since<W> {
+        Since { counts: self.counts.clone(), within: self.within.settled() }
+    }
+
+    /// Counts that again, so often.
+    pub(crate) fn count_again(&mut self, since: &Since<W>, times: u64) {
+        self.before.add(since, times);
+    }
+
+    /// All that was counted here for the stack of all threads.
+    pub(crate) fn all_within(&self) -> Buckets<W> {
+        let mut all = self.within.clone();
+        all.absorb(&self.before.within);
+        all
     }
 
     /// A line in the upper tiers is referenced now; returns when it was before.
@@ -218,15 +290,15 @@ impl<const W: usize> Sharing<W> {
         }
     }
 
-    fn tally(&mut self, event: Event, bucket: Bucket) -> Option<&mut Tally> {
+    fn tally(&mut self, event: Event, bucket: Bucket) -> Option<&mut Positions> {
         let index = usize::from(bucket.0).checked_sub(1)?;
         if index >= self.counts.len() {
-            self.counts.resize_with(index + 1, Tallies::default);
+            self.counts.resize_with(index + 1, Events::default);
         }
         let Limits { max_set_bits, max_ways } = self.limits;
         let make = || {
             let sets = vec![vec![0; max_ways as usize + 1]; max_set_bits as usize];
-            Box::new(Tally { full: Bins::default(), sets })
+            Box::new(Positions { full: Bins::default(), sets })
         };
         Some(self.counts[index].0[event as usize].get_or_insert_with(make))
     }
@@ -271,11 +343,13 @@ impl<const W: usize> Sharing<W> {
 
     /// What was counted, by bucket.
     pub(crate) fn counts(&self) -> Vec<(Bucket, Shared)> {
-        let counted = self.counts.iter().zip(1..).filter(|(tallies, _)| tallies.0.iter().any(Option::is_some));
+        let mut all = self.counts.clone();
+        add_events(&mut all, &self.before.counts, 1);
+        let counted = all.iter().zip(1..).filter(|(events, _)| events.0.iter().any(Option::is_some));
         counted
-            .map(|(tallies, bucket)| {
+            .map(|(events, bucket)| {
                 let of = |event: Event| {
-                    let tally = tallies.0[event as usize].as_ref();
+                    let tally = events.0[event as usize].as_ref();
                     tally.map_or_else(ByPosition::default, |tally| ByPosition {
                         full: tally.full.binned(None),
                         sets: tally.sets.iter().map(|row| trimmed(row)).collect(),

@@ -1,0 +1,225 @@
+//! *Anchors*: places in what a thread records that depend on the few words from there on only. Where several of them were met so
+//! many words ago, that may be how long a round is.
+
+/// What decides about when rounds are sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seek {
+    /// One word in so many is an anchor, about, where each stands for one access: a power of two. More are where words stand
+    /// for more.
+    pub one_in: u32,
+    /// Anchors that have to agree.
+    pub anchors: u32,
+    /// Accesses of the shortest round, about. Several shorter ones are taken for one.
+    pub shortest: u64,
+    /// Words of the longest.
+    pub longest: usize,
+}
+
+impl Default for Seek {
+    fn default() -> Self {
+        Self { one_in: 128, anchors: 8, shortest: 1 << 19, longest: 1 << 23 }
+    }
+}
+
+/// Words that decide whether there is an anchor, or fewer at the end of a batch.
+const CONTEXT: usize = 8;
+/// One word in so many may be an anchor by the first two of these.
+pub(crate) const FEW: u64 = 64;
+/// After so many times its length, in powers of two, a wrong guess may be made again, doubled each time up to so often.
+const WAIT: u32 = 6;
+const MOST_WAIT: u32 = 8;
+/// Anchors agree for such a part of a round.
+const SHARE: u64 = 32;
+/// Words that are looked at together.
+const PIECE: usize = 16;
+/// Words of which one is an anchor however much they stand for.
+const FEWEST: u32 = 4;
+/// Words of a block; and accesses that a word stands for where all blocks are looked at.
+const BLOCK: u64 = 64;
+const DENSE: u64 = 8;
+/// Anchors that are remembered, of all and of one in so many: those reach further back.
+const MEMORY: usize = 1 << 15;
+const FAR: u64 = 64;
+
+/// Looks for what comes again in the records of one slot.
+#[derive(Debug, Default)]
+pub(crate) struct Seeker {
+    pub(crate) seek: Seek,
+    /// Words that came.
+    pub(crate) at: u64,
+    /// All anchors, and some that are far apart.
+    near: Anchors,
+    far: Anchors,
+    /// Guesses that were wrong, the last ones, and from where on they may be made again.
+    wrong: [Wrong; 16],
+}
+
+/// Where anchors were met, and what they say how long a round is.
+#[derive(Debug, Default)]
+struct Anchors {
+    /// By some bits of what it is.
+    last: Vec<Anchor>,
+    lengths: [Length; 16],
+}
+
+/// Where something was met last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Anchor {
+    /// What depends on its context.
+    what: u64,
+    at: u64,
+    /// About.
+    accesses: u64,
+}
+
+/// What a round may have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Length {
+    pub(crate) words: u64,
+    pub(crate) accesses: u64,
+    /// How many more anchors say so than there were for others: not 0 for one that more than one in 17 speak for.
+    votes: u32,
+    /// From where on, and after how many accesses.
+    since: u64,
+    since_accesses: u64,
+}
+
+/// A guess that was wrong.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wrong {
+    length: u64,
+    /// How often.
+    times: u32,
+    until: u64,
+}
+
+impl Seeker {
+    pub(crate) fn new(seek: Seek) -> Self {
+        Self { seek, ..Self::default() }
+    }
+
+    /// In the words of a batch that stands for so many accesses, after so many before it. To be counted in [`Self::at`].
+    pub(crate) fn look(&mut self, words: &[u64], accesses: u64, before: u64) {
+        // What a word stands for.
+        let each = (accesses / words.len() as u64).max(1);
+        let mask = u64::from(self.seek.one_in.checked_shr(each.ilog2()).unwrap_or(0).max(FEWEST) - 1);
+        let begin = self.at;
+        // Where there are many words for few accesses one block in four is looked at, by chance: one anchor in 16 is met twice.
+        let looked_at = |at: usize| each >= DENSE || ((begin + at as u64) / BLOCK).wrapping_mul(MIX) >> 62 == 0;
+        for_each_anchor(words, mask, looked_at, |at, what| {
+            self.meet(what, begin + at as u64, before + at as u64 * each);
+        });
+    }
+
+    #[cold]
+    fn meet(&mut self, what: u64, at: u64, accesses: u64) {
+        let wrong = |length| self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until);
+        let now = Anchor { what, at, accesses };
+        self.near.meet(now, wrong);
+        if what >> 16 & (FAR - 1) == 0 {
+            self.far.meet(now, wrong);
+        }
+    }
+
+    /// What seems to be a round: the shortest, with its accesses. Several of them may be taken for one, so that there are enough.
+    pub(crate) fn sure(&self) -> Option<Length> {
+        let Seek { anchors, shortest, .. } = self.seek;
+        let sure = |one: &&Length| one.votes >= anchors && self.at - one.since >= one.at_least(shortest) / SHARE;
+        let of = |anchors: &Anchors| anchors.lengths.iter().filter(sure).max_by_key(|one| one.votes).copied();
+        of(&self.near).or_else(|| of(&self.far))
+    }
+
+    /// A round of so many words was a wrong guess, or cannot be followed up.
+    pub(crate) fn give_up(&mut self, length: u64) {
+        let place = self.wrong.iter().position(|wrong| wrong.length == length).unwrap_or(self.wrong.len() - 1);
+        // The one that was wrong last comes first.
+        self.wrong[..=place].rotate_right(1);
+        let times = if self.wrong[0].length == length { self.wrong[0].times + 1 } else { 0 };
+        self.wrong[0] = Wrong { length, times, until: self.at + (length << (WAIT + times.min(MOST_WAIT))) };
+        let lengths = self.near.lengths.iter_mut().chain(&mut self.far.lengths);
+        lengths.filter(|other| other.words == length).for_each(|other| other.votes = 0);
+    }
+
+    /// Begins anew: words came that were not looked at.
+    pub(crate) fn forget(&mut self) {
+        (self.near, self.far) = Default::default();
+    }
+}
+
+impl Length {
+    /// Words of so many rounds that they have that many accesses.
+    pub(crate) fn at_least(&self, accesses: u64) -> u64 {
+        self.words.saturating_mul(accesses.div_ceil(self.accesses.max(1)).max(1))
+    }
+
+    /// Accesses of one, in the middle, from where it was first seen up to a word, with so many before that; `None` if that is not
+    /// one yet.
+    pub(crate) fn on_average(&self, at: u64, accesses: u64) -> Option<u64> {
+        let (words, accesses) = (at.saturating_sub(self.since), accesses.saturating_sub(self.since_accesses));
+        (words >= self.words).then(|| (u128::from(accesses) * u128::from(self.words) / u128::from(words)) as u64)
+    }
+}
+
+impl Anchors {
+    /// Where it was met before, that says how long a round may be, unless that is `wrong`.
+    fn meet(&mut self, now: Anchor, wrong: impl Fn(u64) -> bool) {
+        self.last.resize(MEMORY, Anchor::default());
+        let last = std::mem::replace(&mut self.last[(now.what >> 32) as usize % MEMORY], now);
+        let (words, accesses) = (now.at - last.at, now.accesses.saturating_sub(last.accesses));
+        if last.what != now.what || wrong(words) {
+            return;
+        }
+        if let Some(known) = self.lengths.iter_mut().find(|known| known.words == words && known.votes > 0) {
+            known.votes += 1;
+        } else if let Some(free) = self.lengths.iter_mut().find(|free| free.votes == 0) {
+            *free = Length { words, accesses, votes: 1, since: now.at, since_accesses: now.accesses };
+        } else {
+            self.lengths.iter_mut().for_each(|other| other.votes -= 1);
+        }
+    }
+}
+
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Gives the anchors in words, about one in `mask + 1`, to `take`: where, and what. Where `looked_at` does not say so of the
+/// first word of a piece there are none.
+#[inline(always)]
+pub(crate) fn for_each_anchor(
+    words: &[u64],
+    mask: u64,
+    looked_at: impl Fn(usize) -> bool,
+    mut take: impl FnMut(usize, u64),
+) {
+    let few = mask.min(FEW - 1);
+    for at in (0..words.len() - 1).step_by(PIECE) {
+        let piece = &words[at..];
+        if !looked_at(at) || piece.first_chunk().is_some_and(|words| !some_may_be(words, few as u32)) {
+            continue;
+        }
+        let first_two = piece.windows(2).take(PIECE).enumerate();
+        for (index, _) in first_two.filter(|(_, two)| may_be(two[0], two[1], few as u32)) {
+            let context = &piece[index..piece.len().min(index + CONTEXT)];
+            let what = context.iter().fold(0, |sum: u64, &word| (sum ^ word).wrapping_mul(MIX).rotate_left(29));
+            if what & (mask / (few + 1)) == 0 {
+                take(at + index, what);
+            }
+        }
+    }
+}
+
+/// Whether there may be an anchor at a word, by that and the next.
+#[inline(always)]
+fn may_be(word: u64, next: u64, mask: u32) -> bool {
+    let (word, next) = ((word ^ word >> 32) as u32, (next ^ next >> 32) as u32);
+    let sum = word ^ next.rotate_left(11);
+    (sum ^ sum >> 7 ^ sum >> 17) & mask == 0
+}
+
+/// Whether there is one where there may be one. Without a branch for each word, so that it is done in vectors.
+fn some_may_be(words: &[u64; PIECE + 1], mask: u32) -> bool {
+    let mut some = false;
+    for index in 0..PIECE {
+        some |= may_be(words[index], words[index + 1], mask);
+    }
+    some
+}
