@@ -356,7 +356,7 @@ fn goes_on<T: PartialEq>(all: &[T], from: usize, more: &[T]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::batch::TestShapes;
     use crate::{Config, Event, Item, Limits, Session, Shape, Snapshot, Step, What};
@@ -365,13 +365,13 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
-    const SEEK: Seek = Seek { one_in: 4, anchors: 3, shortest: 500, longest: 4000 };
+    pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+    pub(crate) const SEEK: Seek = Seek { one_in: 4, anchors: 3, shortest: 500, longest: 4000 };
     /// Records, all in one bucket.
-    type Records = (u8, Vec<Vec<u64>>);
+    pub(crate) type Records = (u8, Vec<Vec<u64>>);
 
     /// Something is done, and blocks are allocated and freed.
-    fn shapes() -> TestShapes {
+    pub(crate) fn shapes() -> TestShapes {
         let step = |word, what| Step { word, offset: 0, what, item: Item(word as u16 % 3) };
         let load = |word| step(word, What::Load(8));
         let shapes = [
@@ -422,7 +422,7 @@ mod tests {
         })
     }
 
-    fn config(rounds: Option<Seek>) -> Config {
+    pub(crate) fn config(rounds: Option<Seek>) -> Config {
         let limits = Limits { max_set_bits: 6, max_ways: 8 };
         Config { line_sizes: vec![64, 256], limits, by_item: true, rounds, ..Config::default() }
     }
@@ -532,7 +532,7 @@ mod tests {
         prop_oneof![3 => 0x1_0000..0x1_4000_u64, 1 => 0x1_0000..0x4_0000_u64, 1 => Just(0)]
     }
 
-    fn record() -> impl Strategy<Value = Vec<u64>> {
+    pub(crate) fn record() -> impl Strategy<Value = Vec<u64>> {
         prop_oneof![
             8 => (address(), address()).prop_map(|(a, b)| vec![1, a, b]),
             1 => (4..6_u64, address()).prop_map(|(site, at)| vec![site, at, 0x300]),

@@ -304,3 +304,195 @@ fn for_each_batch(pieces: &[(u32, usize)], mut members: Vec<(&Round, u64)>, mut 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rounds::tests::{PATIENCE, SEEK, config, record, shapes};
+    use crate::{Session, Snapshot};
+    use proptest::collection::vec as some;
+    use proptest::prelude::*;
+
+    /// A batch of a slot, in a bucket.
+    type Batches = Vec<(u32, Batch, Bucket)>;
+
+    /// One of some records.
+    fn batch(records: &[Vec<u64>]) -> Batch {
+        let mut batch = Batch::new();
+        batch.append(records.iter().flatten().copied(), &mut shapes(), |_| panic!("more than a batch holds"));
+        batch
+    }
+
+    /// What a session says of batches in this order.
+    fn says(rounds: Option<Seek>, batches: &Batches, threads: u32, helped: bool) -> Snapshot {
+        let session = Session::new(config(rounds));
+        session.ensure_slot(threads - 1);
+        if helped {
+            session.pipelined();
+        }
+        for (slot, batch, bucket) in batches {
+            let mut batch = batch.clone();
+            session.note(*slot, &mut batch);
+            session.hand_over(*slot, &mut batch, *bucket);
+        }
+        assert!(session.settle(PATIENCE));
+        session.snapshot(PATIENCE)
+    }
+
+    /// The order in which a team takes batches, all of them; and how many rounds of them are only counted.
+    fn order(batches: &Batches) -> (Batches, u64) {
+        let (mut team, mut all, mut counted) = (Team::new(SEEK), Vec::new(), 0);
+        let mut end = |team: &mut Team, all: &mut Batches| {
+            let (mut round, take) = (Vec::new(), |slot, batch: &Batch, bucket| (slot, batch.clone(), bucket));
+            team.for_each_batch(|slot, batch, bucket| round.push(take(slot, batch, bucket)));
+            let left = team.end();
+            counted += left.times;
+            (0..left.times).for_each(|_| all.extend(round.iter().cloned()));
+            left.for_each_batch(|slot, batch, bucket| all.push(take(slot, batch, bucket)));
+        };
+        for (slot, batch, bucket) in batches {
+            match team.next(*slot, batch, *bucket, false) {
+                Next::Keep => {}
+                Next::Analyse => all.push((*slot, batch.clone(), *bucket)),
+                Next::Divide(place) => all.push((*slot, batch.divide(place)[0].clone(), *bucket)),
+                Next::Break => {
+                    end(&mut team, &mut all);
+                    all.push((*slot, batch.clone(), *bucket));
+                }
+            }
+            while team.is_due().is_some() {
+                team.for_each_batch(|slot, batch, bucket| all.push((slot, batch.clone(), bucket)));
+                team.analysed();
+            }
+        }
+        end(&mut team, &mut all);
+        (all, counted)
+    }
+
+    /// What each slot does, in its order.
+    fn words(batches: &Batches) -> Vec<Vec<u64>> {
+        let mut words = Vec::new();
+        for (slot, batch, _) in batches {
+            words.resize(words.len().max(*slot as usize + 1), Vec::new());
+            words[*slot as usize].extend(batch.words());
+        }
+        words
+    }
+
+    /// Rounds of three threads that hand lines on to each other, `others` between them.
+    fn exchange(rounds: u64, others: impl Fn(u64) -> Option<u32>) -> Batches {
+        let mut batches = Batches::new();
+        for round in 0..rounds {
+            // Who comes first differs.
+            for turn in 0..3 {
+                let slot = ((turn + round * round) % 3) as u32;
+                let mine = 0x10_0000 + u64::from(slot) * 0x1000;
+                let next = 0x10_0000 + (u64::from(slot) + 1) % 3 * 0x1000;
+                let records: Vec<_> = (0..40).map(|i| vec![1, next + i * 48, mine + i * 64]).collect();
+                for part in records.chunks(7 + (round % 5) as usize) {
+                    batches.push((slot, batch(part), Bucket::FIRST));
+                }
+            }
+            if let Some(slot) = others(round) {
+                batches.push((slot, batch(&[vec![3, 0x90_0000 + round * 64]]), Bucket::FIRST));
+            }
+        }
+        batches
+    }
+
+    #[test]
+    fn rounds_of_all_count_as_often_as_they_come() {
+        for helped in [false, true] {
+            let batches = exchange(60, |_| None);
+            let (all, counted) = order(&batches);
+            assert!(counted > 10, "{counted}");
+            assert_eq!(words(&all), words(&batches));
+            let snapshot = says(Some(SEEK), &batches, 3, helped);
+            assert!(snapshot.again > 10 * 240, "{}", snapshot.again);
+            assert!(snapshot.coherence[0].slots.len() == 3 && !snapshot.sharing[0].lines.is_empty());
+            assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &all, 3, false));
+        }
+    }
+
+    #[test]
+    fn something_else_ends_them() {
+        let batches = exchange(200, |round| (round % 50 == 49).then_some(1));
+        let (all, counted) = order(&batches);
+        assert!(counted > 4 * 10, "{counted}");
+        assert_eq!(words(&all), words(&batches));
+        let snapshot = says(Some(SEEK), &batches, 3, false);
+        assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &all, 3, false));
+    }
+
+    #[test]
+    fn nobody_gets_far_ahead() {
+        // From some moment on one slot does nothing any more; the others' accesses are not put off for good.
+        let batches: Batches = exchange(100, |_| None)
+            .into_iter()
+            .enumerate()
+            .filter(|(at, each)| *at < 700 || each.0 != 2)
+            .map(|each| each.1)
+            .collect();
+        let (all, _) = order(&batches);
+        assert_eq!(words(&all), words(&batches));
+        let place = all.iter().rposition(|each| each.0 == 2).unwrap();
+        let behind: usize = all[place..].iter().map(|each| each.1.words().len()).sum();
+        assert!(behind > 2 * 60 * 40, "{behind}");
+        let snapshot = says(Some(SEEK), &batches, 3, false);
+        assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &all, 3, false));
+    }
+
+    /// Pieces of each slot that come several times in a row, in some order, cut somehow.
+    fn program() -> impl Strategy<Value = Batches> {
+        let piece = || some((0..2_u8, some(record(), 1..40)), 1..3);
+        let phase = (some(piece(), 2..4), 1..30_usize, proptest::option::of((0..3_usize, record())));
+        (some(phase, 1..4), some((any::<prop::sample::Index>(), 1..30_usize), 4..40)).prop_map(|(phases, mut turns)| {
+            let mut batches = Batches::new();
+            for (pieces, times, other) in phases {
+                let mut lists: Vec<Vec<(u8, Vec<u64>)>> = Vec::new();
+                for piece in &pieces {
+                    let records = piece.iter().flat_map(|(bucket, all)| all.iter().map(|each| (*bucket, each.clone())));
+                    lists.push(vec![records.collect::<Vec<_>>(); times].concat());
+                }
+                if let Some((slot, record)) = other {
+                    let at = slot % lists.len();
+                    lists[at].push((1, record));
+                }
+                // So that none is far ahead: a part of each at a time.
+                let lens: Vec<_> = lists.iter().map(|list| list.len().div_ceil(times)).collect();
+                while lists.iter().any(|list| !list.is_empty()) {
+                    turns.rotate_left(1);
+                    let mut slots: Vec<_> = (0..lists.len()).collect();
+                    slots.rotate_left(turns[0].0.index(lists.len()));
+                    for slot in slots {
+                        let mut now: Vec<_> = {
+                            let len = lens[slot].min(lists[slot].len());
+                            lists[slot].drain(..len).collect()
+                        };
+                        while !now.is_empty() {
+                            let bucket = now[0].0;
+                            let same = now.iter().take_while(|each| each.0 == bucket).count();
+                            let records: Vec<_> = now.drain(..same.min(turns[1].1)).map(|each| each.1).collect();
+                            batches.push((slot as u32, batch(&records), Bucket(bucket)));
+                        }
+                    }
+                }
+            }
+            batches
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        #[test]
+        fn rounds_of_several_change_no_figure(batches in program(), helped in any::<bool>()) {
+            let (all, _) = order(&batches);
+            prop_assert_eq!(words(&all), words(&batches));
+            let threads = batches.iter().map(|each| each.0).max().unwrap_or_default() + 1;
+            prop_assume!(threads > 1);
+            let snapshot = says(Some(SEEK), &batches, threads, helped);
+            prop_assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &all, threads, false));
+        }
+    }
+}
