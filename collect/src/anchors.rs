@@ -17,7 +17,7 @@ pub struct Seek {
 
 impl Default for Seek {
     fn default() -> Self {
-        Self { one_in: 128, anchors: 8, shortest: 1 << 19, longest: 1 << 23 }
+        Self { one_in: 128, anchors: 8, shortest: 1 << 19, longest: 1 << 24 }
     }
 }
 

@@ -317,6 +317,13 @@ impl Round {
         same.then(|| self.behind(at, Place { word: words.len(), item }))
     }
 
+    /// How many words of a batch there are at a place.
+    pub(crate) fn same_words(&self, at: Place, batch: &Batch) -> usize {
+        let all = self.content.words();
+        let here = all[at.word..].iter().chain(all.iter().cycle());
+        here.zip(batch.words()).take_while(|(a, b)| a == b).count()
+    }
+
     /// So much behind a place, round after round.
     fn behind(&self, at: Place, more: Place) -> Place {
         let word = at.word + more.word;

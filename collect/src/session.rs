@@ -694,6 +694,18 @@ impl Session {
         }
     }
 
+    /// The same, unless somebody else is at it and nothing goes on for `patience`.
+    fn end_repeating_for(&self, patience: Duration) -> Option<()> {
+        loop {
+            // That changes with every batch of a round that is analysed.
+            let before = self.again.load(Ordering::Relaxed);
+            let repeating = lock_for(&self.repeating, patience);
+            if repeating.is_some() || self.again.load(Ordering::Relaxed) == before {
+                return repeating.map(|mut repeating| self.end_repeating(&mut repeating));
+            }
+        }
+    }
+
     fn end_repeating(&self, repeating: &mut Repeating) {
         self.end_rounds(repeating);
         self.end_team(repeating);
@@ -996,7 +1008,7 @@ impl Session {
 
     /// Waits, and helps, until all that was handed over is analysed; `false` if nothing went on for `patience`.
     pub fn settle(&self, patience: Duration) -> bool {
-        let ended = lock_for(&self.repeating, patience).map(|mut repeating| self.end_repeating(&mut repeating));
+        let ended = self.end_repeating_for(patience);
         let mut kept = self.lock(&self.kept).map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default();
         kept.sort_by_key(|&(slot, ..)| slot);
         kept.iter().for_each(|(slot, batch, bucket)| self.feed_now(*slot, batch, *bucket));
@@ -1014,7 +1026,7 @@ impl Session {
     /// callers that may have interrupted its holder.
     #[must_use]
     pub fn snapshot(&self, patience: Duration) -> Snapshot {
-        let ended = lock_for(&self.repeating, patience).map(|mut repeating| self.end_repeating(&mut repeating));
+        let ended = self.end_repeating_for(patience);
         let mut snapshot = Snapshot {
             accesses: self.accesses.load(Ordering::Relaxed),
             skipped: self.skipped.load(Ordering::Relaxed),

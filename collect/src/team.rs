@@ -10,6 +10,9 @@
 //! what is below: a reference removes the newest hole, and one that finds its line deeper puts the hole there. Lines that only
 //! others use in the round sink by the holes that are missing above them, all of them in the second round.
 //!
+//! A program that does something else at times, prints a line after every tenth round, say, does that again and again, too: where
+//! rounds end so many words after each other, that is how long a longer one may be.
+//!
 //! No thread gets far ahead: if one has done two rounds more than another, or what it did differs, all that was only compared is
 //! analysed after all, in the same order, before what comes then.
 
@@ -28,6 +31,10 @@ const WORDS_AHEAD: u64 = 1 << 14;
 /// often.
 const WAIT: u32 = 2;
 const MOST_WAIT: u32 = 8;
+/// So many may be wrong before that.
+const PATIENCE: u32 = 4;
+/// Places, at most, where a program that repeats itself does something else.
+const PLACES: usize = 4;
 /// Threads that recorded nothing for so many rounds have no part in them.
 const IDLE: u64 = 4;
 /// A round of one thread may be so much shorter than one of another.
@@ -45,8 +52,11 @@ pub(crate) struct Team {
     wrong: u32,
     /// Accesses of a round.
     accesses: u64,
-    /// By slot, of the round that came until something else did: its words.
-    last: Vec<usize>,
+    /// By slot, words of the round that is sought next.
+    next: Vec<usize>,
+    /// Where something else came, of late, and whether that is why a round ends.
+    breaks: Vec<Broken>,
+    is_broken: bool,
     state: State,
     /// Of the recorded round: so many words of a slot, in order.
     pieces: Vec<(u32, usize)>,
@@ -77,6 +87,13 @@ struct Member {
     /// Since then so many words came that are the same, up to this place of it.
     same: u64,
     at: Place,
+}
+
+/// Something else came: from a slot, and how many words each had recorded by then.
+#[derive(Debug)]
+struct Broken {
+    slot: usize,
+    at: Vec<u64>,
 }
 
 /// What is to be done with a batch.
@@ -142,6 +159,7 @@ impl Team {
         }
         let done = self.done();
         let member = &mut self.members[slot];
+        member.seeker.at += words.len() as u64;
         let (length, recorded) = (member.length, member.round.words());
         if recorded < length {
             let more = (length - recorded).min(words.len());
@@ -168,9 +186,45 @@ impl Team {
         if length == 0 || same > (done + AHEAD) * length as u64 + WORDS_AHEAD {
             return Next::Break;
         }
-        let Some(at) = member.round.follow(member.at, batch, Place::START, bucket) else { return Next::Break };
+        let Some(at) = member.round.follow(member.at, batch, Place::START, bucket) else {
+            let other = (words.len() - member.round.same_words(member.at, batch)) as u64;
+            self.broken(slot, other);
+            return Next::Break;
+        };
         (member.at, member.same) = (at, same);
         Next::Keep
+    }
+
+    /// A slot has just done something else, for so many words. Where that comes again and again, what is between is a round, too.
+    fn broken(&mut self, slot: usize, words: u64) {
+        let mut at: Vec<_> = self.members.iter().map(|member| member.seeker.at).collect();
+        at[slot] -= words;
+        self.is_broken = true;
+        self.breaks.push(Broken { slot, at });
+        if self.breaks.len() > 2 * PLACES + 1 {
+            self.breaks.remove(0);
+        }
+        let last = self.breaks.len() - 1;
+        for places in (1..=PLACES).take_while(|places| 2 * places <= last) {
+            let [now, once, twice] = [0, places, 2 * places].map(|back| &self.breaks[last - back]);
+            let words =
+                |from: &Broken, to: &Broken, of: usize| to.at[of] - from.at.get(of).copied().unwrap_or_default();
+            let length = words(once, now, slot);
+            if [once, twice].iter().any(|other| other.slot != slot) || words(twice, once, slot) != length {
+                continue;
+            }
+            let of = |(each, member): (usize, &Member)| match member.length as u64 {
+                _ if each == slot => length as usize,
+                0 => 0,
+                length => ((words(twice, now, each) + length) / (2 * length) * length) as usize,
+            };
+            let lengths: Vec<_> = self.members.iter().enumerate().map(of).collect();
+            if lengths.iter().sum::<usize>() <= self.seek.longest {
+                self.next = lengths;
+                self.breaks.clear();
+            }
+            return;
+        }
     }
 
     /// Rounds that all of them have done since one was recorded.
@@ -202,14 +256,15 @@ impl Team {
         let (done, analysed) = (self.done(), self.analysed);
         let times = if analysed == ANALYSED { done - analysed } else { 0 };
         let is_seeking = std::mem::take(&mut self.state) == State::Seeking;
-        self.last.clear();
-        if times > 0 {
+        self.wrong = if times > 0 { 0 } else { self.wrong + u32::from(!is_seeking) };
+        if std::mem::take(&mut self.is_broken) && self.wrong <= PATIENCE {
             // It may go on in a moment.
-            self.last = self.members.iter().map(|member| member.length).collect();
-            (self.wrong, self.until) = (0, self.clock + self.accesses / 2);
-        } else if !is_seeking {
+            if self.next.is_empty() {
+                self.next = self.members.iter().map(|member| member.length).collect();
+            }
+            self.until = self.clock + self.accesses / 2;
+        } else if self.wrong > 0 {
             self.until = self.clock + (self.accesses << (WAIT + self.wrong.min(MOST_WAIT)));
-            self.wrong += 1;
         }
         let left = |member: &mut Member| {
             member.seeker.forget();
@@ -235,8 +290,8 @@ impl Team {
         if self.clock < self.until {
             return;
         }
-        if !self.last.is_empty() {
-            let lengths = std::mem::take(&mut self.last);
+        if !self.next.is_empty() {
+            let lengths = std::mem::take(&mut self.next);
             return self.begin(lengths);
         }
         // Words, and accesses of all slots meanwhile.

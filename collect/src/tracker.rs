@@ -18,12 +18,17 @@ pub(crate) type Place = u16;
 /// Places that are told apart for each user of a line.
 const PLACES: usize = 16;
 
+/// Bits for lines that may be followed.
+const MAY_BE: usize = 1 << 16;
+
 /// Lines of one size.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     shift: u32,
     most: usize,
     lines: HashMap<u64, Line>,
+    /// By the lowest bits of their numbers: others than these are not followed.
+    may_be: Box<[u64]>,
     misses: u64,
     dropped_lines: u64,
     dropped_accesses: u64,
@@ -97,7 +102,8 @@ impl Tracker {
 
     /// For lines of `1 << shift` bytes, so many at most.
     pub(crate) fn new(shift: u32, most: usize) -> Self {
-        Self { shift, most, lines: HashMap::new(), misses: 0, dropped_lines: 0, dropped_accesses: 0 }
+        let may_be = vec![0; MAY_BE / 64].into_boxed_slice();
+        Self { shift, most, lines: HashMap::new(), may_be, misses: 0, dropped_lines: 0, dropped_accesses: 0 }
     }
 
     /// A slot used a line before others did, and perhaps stored it, at a place.
@@ -111,6 +117,7 @@ impl Tracker {
         let places = stored_at.into_iter().map(|place| (place, [0, 0])).collect();
         let user =
             User { slot, holds: true, held: true, stored_before: stored_at.is_some(), places, ..User::default() };
+        self.may_be[line as usize % MAY_BE / 64] |= 1 << (line % 64);
         self.lines.insert(line, Line { users: vec![user] });
     }
 
@@ -138,6 +145,9 @@ impl Tracker {
     pub(crate) fn access(&mut self, slot: u32, access: Access, place: Place) {
         let last = access.address + (access.size - 1);
         for number in access.address >> self.shift..=last >> self.shift {
+            if self.may_be[number as usize % MAY_BE / 64] >> (number % 64) & 1 == 0 {
+                continue;
+            }
             let Some(line) = self.lines.get_mut(&number) else { continue };
             let begin = number << self.shift;
             let (from, to) = (access.address.max(begin) - begin, last.min(begin + ((1 << self.shift) - 1)) - begin);
