@@ -1,16 +1,18 @@
 /*
- * Two OpenMP threads: each writes a block of its own, then reads the other's, ROUNDS times. Every loop is one long stream, and few
- * of them fill a buffer.
+ * Two threads: each writes a block of its own, then reads the other's, ROUNDS times. Every loop is one stream, and few of them fill a
+ * buffer. They wait for each other at barriers of OpenMP, of POSIX threads, or of a mutex and a condition.
  */
-#include <omp.h>
 #include <stdio.h>
 
 #define LINE 64
+#ifndef LINES
 #define LINES 4096
 #define ROUNDS 10
+#endif
 #define NUMBERS (LINES * LINE / sizeof(double))
 
 static double blocks[2][NUMBERS] __attribute__((aligned(LINE)));
+static struct { _Alignas(LINE) double value; } totals[2];
 
 __attribute__((noinline)) static void write_block(double *block, double value)
 {
@@ -26,19 +28,85 @@ __attribute__((noinline)) static double read_block(const double *block)
     return sum;
 }
 
-int main(void)
+static void wait_for_other(void);
+
+static void work(int me)
 {
     double total = 0;
-#pragma omp parallel num_threads(2) reduction(+ : total)
-    {
-        int me = omp_get_thread_num();
-        for (int round = 0; round < ROUNDS; round++) {
-            write_block(blocks[me], 1);
-#pragma omp barrier
-            total += read_block(blocks[1 - me]);
-#pragma omp barrier
-        }
+    for (int round = 0; round < ROUNDS; round++) {
+        write_block(blocks[me], 1);
+        wait_for_other();
+        total += read_block(blocks[1 - me]);
+        wait_for_other();
     }
-    printf("%.0f\n", total);
+    totals[me].value = total;
+}
+
+#ifdef _OPENMP
+#include <omp.h>
+
+static void wait_for_other(void)
+{
+#pragma omp barrier
+}
+
+static void work_both(void)
+{
+#pragma omp parallel num_threads(2)
+    work(omp_get_thread_num());
+}
+#else
+#include <pthread.h>
+
+#ifdef CONDITION
+/* The shared words have lines of their own, beside the blocks. */
+static struct { _Alignas(LINE) pthread_mutex_t lock; } mutex = {PTHREAD_MUTEX_INITIALIZER};
+static struct { _Alignas(LINE) pthread_cond_t changed; } condition = {PTHREAD_COND_INITIALIZER};
+
+static void wait_for_other(void)
+{
+    static struct { _Alignas(LINE) long waiting, turn; } shared;
+    pthread_mutex_lock(&mutex.lock);
+    long turn = shared.turn;
+    if (++shared.waiting == 2) {
+        shared.waiting = 0;
+        shared.turn++;
+        pthread_cond_signal(&condition.changed);
+    }
+    while (turn == shared.turn)
+        pthread_cond_wait(&condition.changed, &mutex.lock);
+    pthread_mutex_unlock(&mutex.lock);
+}
+#else
+static pthread_barrier_t barrier;
+
+static void wait_for_other(void)
+{
+    pthread_barrier_wait(&barrier);
+}
+#endif
+
+static void *run(void *number)
+{
+    work((int)(long)number);
+    return NULL;
+}
+
+static void work_both(void)
+{
+    pthread_t other;
+#ifndef CONDITION
+    pthread_barrier_init(&barrier, NULL, 2);
+#endif
+    pthread_create(&other, NULL, run, (void *)1);
+    work(0);
+    pthread_join(other, NULL);
+}
+#endif
+
+int main(void)
+{
+    work_both();
+    printf("%.0f\n", totals[0].value + totals[1].value);
     return 0;
 }

@@ -129,25 +129,58 @@ fn an_openmp_team_in_the_order_of_time() {
     assert!(each(l1, "misses").iter().all(|misses| *misses >= 1) && number(l3, "misses") == 1, "{l1} {l3}");
 }
 
-/// Long loops come between each other in the order of time, though they take little room in a buffer: what one thread writes
-/// takes away what the other has read, every round.
-#[test]
-fn blocks_that_are_exchanged_every_round() {
+/// What one thread writes takes away what the other has read, every round: blocks that they exchange, of so many lines each, so
+/// often. Accesses that came in rounds like one before, in each run.
+fn exchange(lines: u64, rounds: u64, options: &[&str]) -> Vec<u64> {
     let sandbox = Sandbox::new();
     sandbox.write("exchange.c", EXCHANGE);
-    sandbox.bf_clang(["-fopenmp", "-O2", "exchange.c", "-o", "exchange"]);
-    let (lines, rounds) = (constant(EXCHANGE, "LINES"), constant(EXCHANGE, "ROUNDS"));
-    for helpers in ["0", "1"] {
+    let defined = [format!("-DLINES={lines}"), format!("-DROUNDS={rounds}")];
+    let defined = defined.iter().map(String::as_str);
+    sandbox.bf_clang(options.iter().copied().chain(defined).chain(["-O2", "exchange.c", "-o", "exchange"]));
+    let run = |helpers| {
         let mut program = sandbox.program("exchange");
-        let output = succeed(program.env("BF_THREADS", helpers).env("BF_PROFILE", "exchange.bfp"));
+        program.env("BF_THREADS", helpers).env("BF_PROFILE", "exchange.bfp").env("BF_VERBOSE", "1");
+        let output = succeed(&mut program);
         assert_eq!(text(&output.stdout), format!("{}\n", lines * 8 * rounds * (rounds + 1)));
         let answer = levels(&sandbox, &["--cache", "L1=4M:full", "exchange.bfp"]);
         let taken = lines * (rounds - 1);
-        // And a line or two that OpenMP's reduction uses.
+        // And what they wait with, which goes around as well.
+        let others = if options.contains(&"-DCONDITION") { 2 * rounds..=8 * rounds } else { 0..=2 };
         let found = each(&answer[0], "invalidations");
-        assert!(found.iter().all(|lines| (taken..taken + 3).contains(lines)), "{found:?} with {helpers} helpers");
-        assert_eq!(number(&answer[0], "coherence"), 2 * taken);
+        assert!(found.iter().all(|lines| others.contains(&(lines - taken))), "{found:?} with {helpers} helpers");
+        let coherence = number(&answer[0], "coherence");
+        assert!((0..=2 * others.end()).contains(&(coherence - 2 * taken)), "{coherence} with {helpers} helpers");
+        let (said, word) = (text(&output.stderr), " of ");
+        let again = said.lines().find(|line| line.contains("came in rounds")).map(|line| {
+            let (number, _) = line.trim_start_matches("bf: ").split_once(word).unwrap();
+            number.parse().unwrap()
+        });
+        again.unwrap_or_default()
+    };
+    ["0", "1"].map(run).to_vec()
+}
+
+#[test]
+fn blocks_that_are_exchanged_every_round() {
+    // Long loops come between each other though they take little room in a buffer.
+    let _ = exchange(4096, 10, &["-fopenmp"]);
+}
+
+/// A buffer has room for many rounds. What waits for what is known all the same, and most of it is the same again.
+#[test]
+fn blocks_that_are_exchanged_in_a_moment() {
+    let (lines, rounds) = (8, 20_000);
+    for options in [&["-fopenmp"], &["-pthread"]] {
+        for again in exchange(lines, rounds, options) {
+            let all = 2 * 3 * 8 * lines * rounds;
+            assert!(again > all / 4, "{again} of {all}");
+        }
     }
+}
+
+#[test]
+fn blocks_that_are_exchanged_by_a_condition() {
+    let _ = exchange(8, 500, &["-pthread", "-DCONDITION"]);
 }
 
 /// Who does which job is chance; what the jobs did, all together, is not.
