@@ -51,6 +51,9 @@ pub struct Config {
     /// How rounds are sought, which need not be analysed each by itself; `None`: not at all. They are where lines are not
     /// sampled, in the order of time.
     pub rounds: Option<Seek>,
+    /// Whether they are where there are several slots, too. What comes in them is put in the order of one of them, whatever the
+    /// order in which it came.
+    pub rounds_of_several: bool,
 }
 
 /// How batches of several slots are put in one order, for the global stacks and for what slots do to each other's.
@@ -77,6 +80,7 @@ impl Default for Config {
             by_path: false,
             tracked: Self::TRACKED,
             rounds: Some(Seek::default()),
+            rounds_of_several: false,
         }
     }
 }
@@ -688,8 +692,8 @@ impl Session {
     fn seek_anew(&self) {
         if let Some(mut repeating) = self.lock(&self.repeating) {
             self.end_repeating(&mut repeating);
-            let team =
-                repeating.team.take().or_else(|| repeating.rounds.as_ref().and(self.config.rounds).map(Team::new));
+            let sought = self.config.rounds.filter(|_| self.config.rounds_of_several && repeating.rounds.is_some());
+            let team = repeating.team.take().or_else(|| sought.map(Team::new));
             *repeating = Repeating { team, ..Repeating::default() };
         }
     }

@@ -364,7 +364,7 @@ fn for_each_batch(pieces: &[(u32, usize)], mut members: Vec<(&Round, u64)>, mut 
 mod tests {
     use super::*;
     use crate::rounds::tests::{PATIENCE, SEEK, config, record, shapes};
-    use crate::{Session, Snapshot};
+    use crate::{Config, Session, Snapshot};
     use proptest::collection::vec as some;
     use proptest::prelude::*;
 
@@ -380,7 +380,7 @@ mod tests {
 
     /// What a session says of batches in this order.
     fn says(rounds: Option<Seek>, batches: &Batches, threads: u32, helped: bool) -> Snapshot {
-        let session = Session::new(config(rounds));
+        let session = Session::new(Config { rounds_of_several: true, ..config(rounds) });
         session.ensure_slot(threads - 1);
         if helped {
             session.pipelined();

@@ -411,6 +411,7 @@ pub fn config() -> Config {
                 Some(bytes) => Seek { longest: seek.longest.min((bytes / 64) as usize), ..seek },
                 None => seek,
             }),
+            rounds_of_several: true,
         }
     })
 }
