@@ -408,10 +408,11 @@ impl Batch {
         self.accesses
     }
 
-    /// Whether nothing happened since the last `clear`.
+    /// Whether there are no records, not even of places without accesses: wherever records are cut into batches they are the same,
+    /// all together.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.accesses == 0 && self.events == 0
+        self.words.is_empty()
     }
 
     pub(crate) fn has_events(&self) -> bool {

@@ -1235,7 +1235,8 @@ mod tests {
     use super::*;
     use crate::convert;
     use bf_profile::{Coherence, Owner};
-    use bf_stack::{Chunk, Reference};
+    use bf_stack::{Chunk, Reference, Visit};
+    use std::collections::BTreeSet;
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -1397,7 +1398,10 @@ mod tests {
             let (mine, after) = rest.split_first_mut().unwrap();
             let mut others: Vec<_> = before.iter_mut().chain(after).collect();
             let chunk = Chunk { references: &references, ..Chunk::default() };
-            mine.feed_beside(&mut others, chunk, Bucket::FIRST, |_| true);
+            let lines: BTreeSet<_> = references.iter().map(|reference| reference.line()).collect();
+            let mut visit = Visit::new(&Vec::from_iter(lines), &mut others);
+            mine.feed_beside(chunk, Bucket::FIRST, &mut visit);
+            mine.end_visit(&mut others, Bucket::FIRST, visit);
         }
         let of = |(slot, stack)| convert::coherence(slot, stack, limits.max_set_bits).collect::<Vec<_>>();
         (0..).zip(&stacks).flat_map(of).collect()

@@ -6,7 +6,7 @@ use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
-use bf_stack::{Chunk, Counted, Deferred, Digest, Digester, Engine, Found, Stack, Tally, Within};
+use bf_stack::{Chunk, Counted, Deferred, Digest, Digester, Engine, Found, Stack, Tally, Visit, Within};
 use crossbeam_queue::ArrayQueue;
 
 /// What is kept of one line size.
@@ -230,14 +230,19 @@ impl Stacks {
                     beside.push(stack);
                 }
             }
-            let elsewhere = |line: u64| common.binary_search(&line).is_ok();
+            if full() {
+                all = false;
+                continue;
+            }
+            let mut visit = Visit::new(common, &mut beside);
             batch.references(line_bytes.ilog2(), config.by_item, &mut self.scratch, |chunk| {
                 if full() {
                     all = false;
                 } else {
-                    mine.feed_beside(&mut beside, chunk, bucket, elsewhere);
+                    mine.feed_beside(chunk, bucket, &mut visit);
                 }
             });
+            mine.end_visit(&mut beside, bucket, visit);
         }
         all
     }

@@ -10,6 +10,7 @@
 
 use crate::{Access, Batch};
 use bf_profile::{LinePlace, LineUser, SharedLine, SharedLines};
+use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
 /// Where in the program an access comes from: an item; 0: unknown.
@@ -26,7 +27,7 @@ const MAY_BE: usize = 1 << 16;
 pub(crate) struct Tracker {
     shift: u32,
     most: usize,
-    lines: HashMap<u64, Line>,
+    lines: HashMap<u64, Line, FixedState>,
     /// By the lowest bits of their numbers: others than these are not followed.
     may_be: Box<[u64]>,
     misses: u64,
@@ -66,7 +67,7 @@ struct Counts([u64; 4], Vec<[u64; 2]>);
 
 /// What a tracker counted until some moment, or from one to another: by line and user, in its order.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(HashMap<u64, Vec<Counts>>);
+pub(crate) struct Tally(HashMap<u64, Vec<Counts>, FixedState>);
 
 impl Tracker {
     /// What it counted so far.
@@ -103,7 +104,7 @@ impl Tracker {
     /// For lines of `1 << shift` bytes, so many at most.
     pub(crate) fn new(shift: u32, most: usize) -> Self {
         let may_be = vec![0; MAY_BE / 64].into_boxed_slice();
-        Self { shift, most, lines: HashMap::new(), may_be, misses: 0, dropped_lines: 0, dropped_accesses: 0 }
+        Self { shift, most, lines: HashMap::default(), may_be, misses: 0, dropped_lines: 0, dropped_accesses: 0 }
     }
 
     /// A slot used a line before others did, and perhaps stored it, at a place.

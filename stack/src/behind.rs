@@ -117,7 +117,7 @@ impl<const W: usize> States<W> {
     }
 
     #[inline(always)]
-    fn prefetch<V: Vector>(&self, id: Id) {
+    pub(crate) fn prefetch<V: Vector>(&self, id: Id) {
         if let Some(region) = self.0.get((id >> REGION_BITS) as usize) {
             V::prefetch(&region[id as usize % REGION]);
         }
@@ -190,8 +190,7 @@ impl<const W: usize> Behind<W> {
                 }
             }
             let (weight, store) = (u64::from(fetch.weight), fetch.flags & STORE != 0);
-            if let Some(&outcome) = outcome_of.get(fetch.run as usize) {
-                let outcome = &mut outcomes[outcome as usize];
+            if let Some(outcome) = outcome_of.get(fetch.run as usize).and_then(|&of| outcomes.get_mut(of as usize)) {
                 (outcome.lost, outcome.cold) = (fetch.flags & LOST != 0, fetch.flags & (COLD | LOST) == COLD);
                 outcome.complete(fetch.full, &fetch.by_set);
             }

@@ -7,10 +7,9 @@ use crate::digest::{Digest, LINES, Of, Segment, Within};
 use crate::held::{Entry, HELD, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Lines};
-use crate::newest::NEWEST;
 use crate::older::{Older, Time};
-use crate::runs::{COLD, Run, STORE, begun, first, strip};
-use crate::sharing::{Sharing, Since};
+use crate::runs::{COLD, DIRTY, Run, STORE, begun, first, strip};
+use crate::sharing::{Position, Sharing, Since};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
 use crate::template::{Learn, Templates};
@@ -97,7 +96,7 @@ pub(crate) struct Core<const W: usize> {
     pub(crate) templates: Templates<W>,
     /// Only if lines can be taken away.
     pub(crate) sharing: Option<Box<Sharing<W>>>,
-    /// For a sink: what became of each reference in `runs`, and which is the first of each run.
+    /// Who asks for them: outcomes of the references in `runs`, and of each run which is that of the first; none: [`u32::MAX`].
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) outcome_of: Vec<u32>,
 }
@@ -144,15 +143,15 @@ impl Stack {
     /// If the chunk has no sites.
     pub fn feed_to(&mut self, chunk: Chunk<'_>, bucket: Bucket, sink: &mut dyn Sink) {
         assert_eq!(chunk.sites.len(), chunk.references.len(), "a site for each reference");
-        self.feed_any(chunk, bucket, Some(sink));
+        self.feed_any(chunk, bucket, Asks::Sink(sink));
     }
 
-    fn feed_any(&mut self, chunk: Chunk<'_>, bucket: Bucket, sink: Option<&mut dyn Sink>) {
+    pub(crate) fn feed_any(&mut self, chunk: Chunk<'_>, bucket: Bucket, asks: Asks<'_>) {
         debug_assert!(bucket <= Bucket::LAST, "no such bucket");
         match &mut self.core {
             _ if chunk.is_empty() => {}
-            Width::Usual(core) => core.feed(chunk, bucket, sink, self.instructions),
-            Width::Wide(core) => core.feed(chunk, bucket, sink, self.instructions),
+            Width::Usual(core) => core.feed(chunk, bucket, asks, self.instructions),
+            Width::Wide(core) => core.feed(chunk, bucket, asks, self.instructions),
         }
     }
 
@@ -263,13 +262,13 @@ impl Learns for Stack {
     }
 
     fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
-        self.feed_any(chunk, bucket, None);
+        self.feed_any(chunk, bucket, Asks::Nobody);
     }
 }
 
 impl Engine for Stack {
     fn feed_chunk(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
-        self.feed_any(chunk, bucket, None);
+        self.feed_any(chunk, bucket, Asks::Nobody);
     }
 
     fn counted(&self) -> Vec<Counted> {
@@ -335,6 +334,23 @@ impl<const W: usize> Task for Count<'_, W> {
     }
 }
 
+/// Who wants to know what became of references.
+pub(crate) enum Asks<'a> {
+    Nobody,
+    /// Of each.
+    Sink(&'a mut dyn Sink),
+    /// Of the first of each run of a line that others hold.
+    Visit(&'a mut dyn Visited),
+}
+
+/// The stacks of other threads.
+pub(crate) trait Visited {
+    /// The number of a line that others hold, and do no more if it is `stored`.
+    fn common(&mut self, line: u64, stored: bool) -> Option<u32>;
+    /// Its least position there.
+    fn there(&self, common: u32) -> &Position;
+}
+
 /// What of a chunk is of lines for which there is an id.
 #[derive(Default)]
 struct WithIds {
@@ -377,14 +393,14 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    fn feed(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut sink: Option<&mut dyn Sink>, instructions: Instructions) {
+    fn feed(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut asks: Asks<'_>, instructions: Instructions) {
         let scarce = self.lines.may_run_out(chunk.references.len());
         let kept = scarce.then(|| self.with_ids(chunk));
         let mut pieces = kept.as_ref().map_or(chunk, |kept| kept.chunk(chunk.uses)).pieces();
         let mut rest = None;
         loop {
-            let more = self.fill(&mut pieces, &mut rest, bucket, sink.is_some());
-            self.batch(bucket, &mut sink, instructions);
+            let more = self.fill(&mut pieces, &mut rest, bucket, matches!(asks, Asks::Sink(_)));
+            self.batch(bucket, &mut asks, instructions);
             if !more {
                 break;
             }
@@ -480,24 +496,19 @@ impl<const W: usize> Core<W> {
             if std::mem::replace(&mut last, line) != line {
                 self.outcome_of.push(self.outcomes.len() as u32);
             }
-            self.outcomes.push(Outcome {
-                site,
-                times: weight,
-                store,
-                cold: false,
-                lost: false,
-                full: 0,
-                by_set: [0; _],
-            });
+            self.outcomes.push(Outcome::of(site, weight, store));
         }
     }
 
     /// Works off `runs`.
-    fn batch(&mut self, bucket: Bucket, sink: &mut Option<&mut dyn Sink>, instructions: Instructions) {
+    fn batch(&mut self, bucket: Bucket, asks: &mut Asks<'_>, instructions: Instructions) {
         if self.runs.is_empty() && self.uses.is_empty() {
             return;
         }
         let (mut runs, mut uses) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.uses));
+        if let Asks::Visit(visit) = asks {
+            runs.iter().for_each(|run| self.ask(run, *visit));
+        }
         let templates = std::mem::replace(&mut self.templates, Templates::new());
         let (mut begin, mut rest) = (0, uses.iter());
         let mut next = rest.next();
@@ -526,11 +537,28 @@ impl<const W: usize> Core<W> {
         uses.clear();
         (self.runs, self.uses, self.templates) = (runs, uses, templates);
         (self.divided, self.used) = (0, 0);
-        if let Some(sink) = sink {
-            sink.take(&self.outcomes);
-            self.outcomes.clear();
-            self.outcome_of.clear();
+        match asks {
+            Asks::Nobody => return,
+            Asks::Sink(sink) => sink.take(&self.outcomes),
+            Asks::Visit(visit) => {
+                for outcome in &self.outcomes {
+                    let own = !outcome.cold && !outcome.lost;
+                    let own = own.then_some(Position { full: outcome.full, by_set: outcome.by_set });
+                    if let Some(sharing) = &mut self.sharing {
+                        sharing.count_remote(bucket, visit.there(outcome.site), own.as_ref(), outcome.times.into());
+                    }
+                }
+            }
         }
+        self.outcomes.clear();
+        self.outcome_of.clear();
+    }
+
+    /// Asks for the outcome of a run, if others hold its line.
+    fn ask(&mut self, run: &Run, visit: &mut dyn Visited) {
+        let common = visit.common(run.line, run.flags & DIRTY != 0);
+        self.outcome_of.push(common.map_or(u32::MAX, |_| self.outcomes.len() as u32));
+        self.outcomes.extend(common.map(|number| Outcome::of(number, run.weight, run.flags & STORE != 0)));
     }
 
     /// Works off segments, of less than two batches together.
@@ -650,34 +678,21 @@ impl<const W: usize> Core<W> {
     /// Lines above one that is here, in `held` or in the older tier: with one set and with 2^1, 2^2, …
     #[inline(always)]
     pub(crate) fn depth<V: Vector>(&self, line: u64, held: Option<Entry>, id: Id) -> (u32, [u8; W]) {
-        let mut sum = [0; W];
-        let mut above = |newer: u64| {
-            V::add(&mut sum, &self.tiers.top.tally::<W>(self.tiers.top.len(), line));
-            V::add(&mut sum, &self.tiers.newest.tally::<V>(newer, line));
-            self.tiers.top.len() as u32 + newer.count_ones()
-        };
-        let (full, by_set) = match held.map(|entry| self.tiers.held.slot(entry)) {
+        let top = V::Top::load(&self.tiers.top);
+        match held.map(|entry| self.tiers.held.slot(entry)) {
             Some(ON_TOP) => {
-                let place = self.tiers.top.place(line);
-                return (place as u32, self.tiers.top.tally::<W>(place, line));
+                let place = top.place(line);
+                (place as u32, top.tally::<W>(place, line))
             }
-            Some(slot @ ..NEWEST) => {
-                (above(self.tiers.newest.newer::<V>(self.tiers.newest.stamps::<V>(), slot)), [0; W])
-            }
-            Some(slot) => {
-                let (deeper, by_set) = self.tiers.recent.distances::<V>(slot - NEWEST, line);
-                (above(self.tiers.newest.used()) + deeper as u32, by_set)
-            }
+            Some(slot) => self.tiers.distances::<V>(self.tiers.newest.stamps::<V>(), top, slot, line),
             None => {
-                let deeper = self.older.depth(&self.lines, id);
-                let sets = self.left.load.as_ref().map(|load| &load.behind.sets);
-                let mut by_set = sets.map_or([0; W], |sets| sets.depth::<V, W>(line, self.lines.get(id).last));
-                V::add(&mut by_set, &self.tiers.recent.tally::<V>(line));
-                (above(self.tiers.newest.used()) + (deeper + self.tiers.recent.len()) as u32, by_set)
+                let (full, mut by_set) = self.tiers.whole::<V>(top, line);
+                if let Some(load) = &self.left.load {
+                    V::add(&mut by_set, &load.behind.sets.depth::<V, W>(line, self.lines.get(id).last));
+                }
+                (full + self.older.depth(&self.lines, id) as u32, by_set)
             }
-        };
-        V::add(&mut sum, &by_set);
-        (full, sum)
+        }
     }
 
     /// A line of the older tier goes.

@@ -159,6 +159,17 @@ impl Sets {
         newer
     }
 
+    /// Fetches what [`Self::depth`] will look at first.
+    #[inline(always)]
+    pub(crate) fn prefetch<V: Vector>(&self, line: u64) {
+        for kept in self.kept.iter().filter(|kept| kept.order.bits > CACHED) {
+            let (front, place) = (kept.front.all(), kept.order.place(line as u32));
+            for near in 0..4 {
+                V::prefetch(&front[place ^ near]);
+            }
+        }
+    }
+
     /// Forgets all lines.
     pub(crate) fn clear(&mut self) {
         for kept in &mut self.kept {

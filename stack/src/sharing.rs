@@ -6,9 +6,11 @@ use crate::counts::{Binned, Bins, Buckets};
 use crate::digest::Digesting;
 use crate::held::{Entry, HELD};
 use crate::holes::{Holes, Instant};
-use crate::lines::{Id, REGION};
+use crate::lines::{Id, Mix, REGION};
+use crate::simd::Vector;
 use crate::{Bucket, Limits, boxed};
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 /// Where a line stands: items above it, lines and holes, by set count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,12 @@ impl Position {
         self.full = self.full.min(other.full);
         self.by_set.iter_mut().zip(other.by_set).for_each(|(mine, other)| *mine = other.min(*mine));
         self
+    }
+
+    /// Whether it is nowhere deeper.
+    pub(crate) fn is_above(&self, other: &Self) -> bool {
+        self.full <= other.full
+            && self.by_set.iter().zip(&other.by_set).fold(true, |all, (mine, other)| all & (mine <= other))
     }
 
     pub(crate) fn max(mut self, other: &Self) -> Self {
@@ -153,7 +161,7 @@ pub(crate) struct Sharing<const W: usize> {
     /// By id, of lines that are not held: when they were last referenced, 0 if never, or [`LOST`].
     lines: Vec<Box<[Instant]>>,
     /// Where lines stood that were taken away and not referenced since.
-    lost: HashMap<Id, Position>,
+    lost: HashMap<Id, Position, BuildHasherDefault<Mix>>,
     pub(crate) holes: Holes<W>,
     counts: Vec<Events>,
     /// What the stack of all threads is to know.
@@ -184,7 +192,7 @@ impl<const W: usize> Sharing<W> {
             now: 1,
             held: boxed::array(0),
             lines: Vec::new(),
-            lost: HashMap::new(),
+            lost: HashMap::default(),
             holes: Holes::new(limits.max_set_bits, limits.max_ways),
             counts: Vec::new(),
             digesting: Digesting::new(),
@@ -261,6 +269,14 @@ impl<const W: usize> Sharing<W> {
         }
     }
 
+    /// Fetches what [`Self::known`] will look at.
+    #[inline(always)]
+    pub(crate) fn prefetch<V: Vector>(&self, id: Id) {
+        if let Some(region) = self.lines.get(id as usize / REGION) {
+            V::prefetch(&region[id as usize % REGION]);
+        }
+    }
+
     /// A line is not held: it was last referenced at `last`, or is [`LOST`].
     #[inline(always)]
     pub(crate) fn note(&mut self, id: Id, last: Instant) {
@@ -315,28 +331,31 @@ impl<const W: usize> Sharing<W> {
 
     /// A reference to a line that another stack holds at `there`; here it stands at `own`, or nowhere.
     pub(crate) fn count_remote(&mut self, bucket: Bucket, there: &Position, own: Option<&Position>, weight: u64) {
-        let most = self.limits.max_ways as usize;
-        if own.is_none_or(|own| there.full < own.full)
-            && let Some(tally) = self.tally(Event::Remote, bucket)
-        {
-            tally.full.add(there.full.into(), weight);
+        if own.is_some_and(|own| own.is_above(there)) {
+            return;
         }
-        if let Some(own) = own.filter(|own| there.full < own.full)
-            && let Some(tally) = self.tally(Event::Own, bucket)
-        {
-            tally.full.add(own.full.into(), weight);
+        let Limits { max_set_bits, max_ways } = self.limits;
+        let (bits, most) = (max_set_bits as usize, max_ways as usize);
+        let nearer = |p: u8, d: u8| usize::from(p).min(most) < usize::from(d).min(most);
+        let mut served = 0_u32;
+        if let Some(remote) = self.tally(Event::Remote, bucket) {
+            if own.is_none_or(|own| there.full < own.full) {
+                remote.full.add(there.full.into(), weight);
+            }
+            for (index, (row, &p)) in remote.sets.iter_mut().zip(&there.by_set[..bits]).enumerate() {
+                if own.is_none_or(|own| nearer(p, own.by_set[index])) {
+                    row[usize::from(p).min(most)] += weight;
+                    served |= 1 << index;
+                }
+            }
         }
-        for index in 0..self.limits.max_set_bits as usize {
-            let p = usize::from(there.by_set[index]).min(most);
-            let d = own.map(|own| usize::from(own.by_set[index]).min(most));
-            if d.is_some_and(|d| p >= d) {
-                continue;
+        let Some(own) = own.filter(|own| served != 0 || there.full < own.full) else { return };
+        if let Some(tally) = self.tally(Event::Own, bucket) {
+            if there.full < own.full {
+                tally.full.add(own.full.into(), weight);
             }
-            if let Some(tally) = self.tally(Event::Remote, bucket) {
-                tally.sets[index][p] += weight;
-            }
-            if let (Some(d), Some(tally)) = (d, self.tally(Event::Own, bucket)) {
-                tally.sets[index][d] += weight;
+            for (index, (row, &d)) in tally.sets.iter_mut().zip(&own.by_set[..bits]).enumerate() {
+                row[usize::from(d).min(most)] += if served >> index & 1 != 0 { weight } else { 0 };
             }
         }
     }

@@ -25,6 +25,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Of a reference that is on top, or of which more is to be found out.
+    pub(crate) fn of(site: u32, times: u32, store: bool) -> Self {
+        Self { site, times, store, cold: false, lost: false, full: 0, by_set: [0; _] }
+    }
+
     #[inline(always)]
     pub(crate) fn complete<const W: usize>(&mut self, full: u32, by_set: &[u8; W]) {
         self.full = full;

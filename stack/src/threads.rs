@@ -1,22 +1,20 @@
 //! Stacks of several threads: what the references of one do to the stacks of the others.
 //!
-//! References come in chunks of one thread, and the order of the chunks is the order of events. While a chunk is taken,
-//! the other stacks stand still but for what it does to them, and to take a line away moves no other line. So each
-//! line of the chunk is looked up in the other stacks once.
+//! References come in chunks of one thread, and the order of the chunks is the order of events. While chunks of one thread are
+//! taken, the other stacks stand still but for what these do to them, and to take a line away moves no other line. So each
+//! line is looked up in the other stacks once, and taken away at the end.
 
-use crate::engine::{Core, Stack, of_width};
+use crate::engine::{Asks, Core, Stack, Visited, of_width};
 use crate::held::ON_TOP;
 use crate::item::Charge;
-use crate::lines::{Mix, REGION_BITS};
+use crate::lines::{Id, Mix, REGION_BITS};
 use crate::newest::NEWEST;
 use crate::sharing::{Event, Known, Position, Shared, Sharing};
 use crate::simd::{self, Task, Vector};
-use crate::sink::{Outcome, Sink};
 use crate::template::Templates;
 use crate::top::Order as _;
-use crate::{Bucket, Chunk, Engine as _, Reference};
+use crate::{Bucket, Chunk};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
 use std::hash::BuildHasherDefault;
 
 impl Stack {
@@ -59,40 +57,24 @@ impl Stack {
         of_width!(&self.core, core => core.sharing.as_ref().map_or_else(Vec::new, |sharing| sharing.counts()))
     }
 
-    /// Takes a chunk, as [`crate::Engine::feed_chunk`], beside the stacks of other threads. Those lines that others may hold
-    /// are the ones for which `elsewhere` says so; all stacks must be shared ones.
-    pub fn feed_beside(
-        &mut self,
-        others: &mut [&mut Self],
-        chunk: Chunk<'_>,
-        bucket: Bucket,
-        elsewhere: impl Fn(u64) -> bool,
-    ) {
-        let mut beside = Beside::default();
-        beside.look(chunk.references, others, elsewhere);
-        if beside.common.is_empty() {
-            return self.feed_chunk(chunk, bucket);
-        }
-        let numbers: Vec<u32> = (0..chunk.references.len() as u32).collect();
-        self.feed_to(Chunk { sites: &numbers, ..chunk }, bucket, &mut beside);
-        let Beside { common, served, found, .. } = beside;
-        for Served { common: index, own, times } in served {
-            self.count(|counts| counts.remote(bucket, &common[index as usize].there, own.as_ref(), times.into()));
-        }
-        for (line, found) in common.iter().zip(found.chunks(others.len())).filter(|(line, _)| line.stored) {
-            for (other, found) in others.iter_mut().zip(found) {
-                if let Some(found) = found {
-                    other.take_away(line.line, found, bucket);
-                    self.count(|counts| counts.event(Event::Sent, bucket, &found.position));
+    /// Takes a chunk, as [`crate::Engine::feed_chunk`], beside the stacks of other threads, which are visited; all stacks must
+    /// be shared ones.
+    pub fn feed_beside(&mut self, chunk: Chunk<'_>, bucket: Bucket, visit: &mut Visit) {
+        self.feed_any(chunk, bucket, Asks::Visit(visit));
+    }
+
+    /// The others lose the lines that were stored in chunks of this bucket. To be called before anything else happens to them.
+    pub fn end_visit(&mut self, others: &mut [&mut Self], bucket: Bucket, visit: Visit) {
+        for &Common { line, at, .. } in visit.common.iter().filter(|common| common.stored) {
+            for (other, found) in others.iter_mut().zip(&visit.found) {
+                if let Some(found) = &found[at] {
+                    other.take_away(line, found, bucket);
+                    of_width!(&mut self.core, core => if let Some(sharing) = &mut core.sharing {
+                        sharing.count(Event::Sent, bucket, &found.position, 1);
+                    });
                 }
             }
         }
-    }
-
-    fn count(&mut self, count: impl FnMut(&mut dyn Counting)) {
-        let sharing: Option<&mut dyn Counting> =
-            of_width!(&mut self.core, core => core.sharing.as_deref_mut().map(|sharing| sharing as _));
-        sharing.into_iter().for_each(count);
     }
 
     /// A store elsewhere takes away a line that was found.
@@ -100,103 +82,67 @@ impl Stack {
         of_width!(&mut self.core, core => simd::run(TakeAway { core, line, found, bucket }, self.instructions));
     }
 
-    /// Another stack references a line: if it is dirty here, it is so no more.
-    fn pass_on(&mut self, line: u64) -> Option<Found> {
-        of_width!(&mut self.core, core => simd::run(PassOn { core, line }, self.instructions))
+    /// Another stack references these lines: those that are dirty here are so no more.
+    fn pass_on(&mut self, lines: &[u64]) -> Vec<Option<Found>> {
+        of_width!(&mut self.core, core => simd::run(PassOn { core, lines }, self.instructions))
     }
 }
 
-/// What a stack counts, whatever its width.
-trait Counting {
-    fn event(&mut self, event: Event, bucket: Bucket, at: &Position);
-    fn remote(&mut self, bucket: Bucket, there: &Position, own: Option<&Position>, weight: u64);
-}
+/// Lines that are fetched ahead.
+const AHEAD: usize = 6;
 
-impl<const W: usize> Counting for Sharing<W> {
-    fn event(&mut self, event: Event, bucket: Bucket, at: &Position) {
-        self.count(event, bucket, at, 1);
-    }
-
-    fn remote(&mut self, bucket: Bucket, there: &Position, own: Option<&Position>, weight: u64) {
-        self.count_remote(bucket, there, own, weight);
-    }
-}
-
-/// A line of a chunk that others hold.
+/// A line that others hold.
+#[derive(Debug)]
 struct Common {
     line: u64,
+    /// Which of those that were asked for.
+    at: usize,
     /// The least position in the others.
     there: Position,
-    /// Whether the chunk stored it, so that the others hold it no more.
+    /// Whether it was stored, so that the others hold it no more.
     stored: bool,
 }
 
-/// A reference, or several alike, while the others held the line.
-struct Served {
-    common: u32,
-    own: Option<Position>,
-    times: u32,
-}
-
-/// A chunk on its way.
-#[derive(Default)]
-struct Beside {
+/// What chunks of one thread find in the stacks of the others, which stand still meanwhile.
+#[derive(Debug)]
+pub struct Visit {
+    /// The number of a line in `common`, as long as others hold it.
+    known: HashMap<u64, u32, BuildHasherDefault<Mix>>,
     common: Vec<Common>,
-    /// For each of them where it is in each other stack.
-    found: Vec<Option<Found>>,
-    /// For each reference the number of its line in `common`.
-    of: Vec<u32>,
-    served: Vec<Served>,
+    /// Of each other stack, for each line that was asked for, where it is.
+    found: Vec<Vec<Option<Found>>>,
 }
 
-/// No number.
-const NONE: u32 = u32::MAX;
-
-impl Beside {
-    /// Finds the lines that others hold. Those that are dirty there are passed on, whether the chunk loads or stores them.
-    fn look(&mut self, references: &[Reference], others: &mut [&mut Stack], elsewhere: impl Fn(u64) -> bool) {
-        let mut known = HashMap::<_, _, BuildHasherDefault<Mix>>::default();
-        for (index, line) in references.iter().map(|reference| reference.line()).enumerate() {
-            if !elsewhere(line) {
-                continue;
-            }
-            let number = match known.entry(line) {
-                Slot::Occupied(entry) => *entry.get(),
-                Slot::Vacant(entry) => {
-                    let before = self.found.len();
-                    self.found.extend(others.iter_mut().map(|other| other.pass_on(line)));
-                    let positions = self.found[before..].iter().flatten().map(|found| found.position);
-                    let number = match positions.reduce(|a, b| a.min(&b)) {
-                        Some(there) => {
-                            self.common.push(Common { line, there, stored: false });
-                            self.common.len() as u32 - 1
-                        }
-                        None => {
-                            self.found.truncate(before);
-                            NONE
-                        }
-                    };
-                    *entry.insert(number)
-                }
-            };
-            if number != NONE {
-                self.of.resize(references.len(), NONE);
-                self.of[index] = number;
+impl Visit {
+    /// Finds these lines, all of which the chunks will reference; others hold no other line of theirs. Those that are dirty
+    /// there are passed on, whether they are loaded or stored.
+    pub fn new(lines: &[u64], others: &mut [&mut Stack]) -> Self {
+        let found: Vec<_> = others.iter_mut().map(|other| other.pass_on(lines)).collect();
+        let mut visit = Self { known: HashMap::default(), common: Vec::new(), found };
+        visit.known.reserve(lines.len());
+        for (at, &line) in lines.iter().enumerate() {
+            let positions = visit.found.iter().filter_map(|found| Some(found[at].as_ref()?.position));
+            if let Some(there) = positions.reduce(|a, b| a.min(&b)) {
+                visit.known.insert(line, visit.common.len() as u32);
+                visit.common.push(Common { line, at, there, stored: false });
             }
         }
+        visit
     }
 }
 
-impl Sink for Beside {
-    fn take(&mut self, outcomes: &[Outcome]) {
-        for outcome in outcomes {
-            let number = self.of[outcome.site as usize];
-            let Some(common) = self.common.get_mut(number as usize).filter(|common| !common.stored) else { continue };
-            common.stored = outcome.store;
-            let own =
-                (!outcome.cold && !outcome.lost).then_some(Position { full: outcome.full, by_set: outcome.by_set });
-            self.served.push(Served { common: number, own, times: outcome.times });
+impl Visited for Visit {
+    fn common(&mut self, line: u64, stored: bool) -> Option<u32> {
+        let number = *self.known.get(&line)?;
+        if stored {
+            self.common[number as usize].stored = true;
+            self.known.remove(&line);
         }
+        Some(number)
+    }
+
+    fn there(&self, common: u32) -> &Position {
+        &self.common[common as usize].there
     }
 }
 
@@ -210,7 +156,7 @@ impl<const W: usize> Task for Find<'_, W> {
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
-        self.core.find::<V>(self.line).map(|found| found.position)
+        self.core.find::<V>(self.line, self.core.lines.find(self.line)?).map(|found| found.position)
     }
 }
 
@@ -232,21 +178,20 @@ impl<const W: usize> Task for TakeAway<'_, W> {
 
 struct PassOn<'a, const W: usize> {
     core: &'a mut Core<W>,
-    line: u64,
+    lines: &'a [u64],
 }
 
 impl<const W: usize> Task for PassOn<'_, W> {
-    type Answer = Option<Found>;
+    type Answer = Vec<Option<Found>>;
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
-        let found = self.core.find::<V>(self.line)?;
-        self.core.clean::<V>(&found);
-        Some(found)
+        self.core.pass_on::<V>(self.lines)
     }
 }
 
 /// A line that is here. That stays right while the stack stands still, and when it loses other lines: each leaves a hole.
+#[derive(Debug)]
 struct Found {
     held: Option<u16>,
     id: u32,
@@ -282,9 +227,44 @@ impl<const W: usize> Core<W> {
     }
 
     #[inline(always)]
-    fn find<V: Vector>(&self, line: u64) -> Option<Found> {
+    fn pass_on<V: Vector>(&mut self, lines: &[u64]) -> Vec<Option<Found>> {
+        let mut ids = Vec::with_capacity(lines.len());
+        for &line in lines {
+            let id = self.lines.find(line);
+            id.into_iter().for_each(|id| self.prefetch::<V>(id));
+            ids.push(id);
+        }
+        let mut found = Vec::with_capacity(lines.len());
+        for (at, (&line, &id)) in lines.iter().zip(&ids).enumerate() {
+            if let (Some(&line), Some(&Some(id))) = (lines.get(at + AHEAD), ids.get(at + AHEAD)) {
+                self.prefetch_depth::<V>(line, id);
+            }
+            let here = id.and_then(|id| self.find::<V>(line, id));
+            if let Some(here) = &here {
+                self.clean::<V>(here);
+            }
+            found.push(here);
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn prefetch<V: Vector>(&self, id: Id) {
+        V::prefetch(self.lines.get(id));
+        self.sharing.iter().for_each(|sharing| sharing.prefetch::<V>(id));
+        self.left.load.iter().for_each(|load| load.behind.states.prefetch::<V>(id));
+    }
+
+    #[inline(always)]
+    fn prefetch_depth<V: Vector>(&self, line: u64, id: Id) {
+        self.older.prefetch::<V>(&self.lines, id);
+        self.left.load.iter().for_each(|load| load.behind.sets.prefetch::<V>(line));
+    }
+
+    #[inline(always)]
+    fn find<V: Vector>(&self, line: u64, id: Id) -> Option<Found> {
         let sharing = self.sharing.as_ref()?;
-        let (id, held) = (self.lines.find(line)?, self.tiers.held.find(line));
+        let held = self.tiers.held.find(line);
         let last = match (held, sharing.known(id)) {
             (Some(entry), _) => sharing.held(entry),
             (None, Known::At(last)) => last,

@@ -71,7 +71,13 @@ impl<const W: usize> Tiers<W> {
 
     /// Distances of a line in a slot of the newest or the recent tier.
     #[inline(always)]
-    fn distances<V: Vector>(&self, stamps: V::Stamps, top: V::Top, slot: usize, line: u64) -> (u32, [u8; W]) {
+    pub(crate) fn distances<V: Vector>(
+        &self,
+        stamps: V::Stamps,
+        top: V::Top,
+        slot: usize,
+        line: u64,
+    ) -> (u32, [u8; W]) {
         let (mut full, mut by_set) = (top.len() as u32, top.tally::<W>(top.len(), line));
         let mut newer = self.newest.used();
         if slot < NEWEST {

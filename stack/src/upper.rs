@@ -98,8 +98,8 @@ impl<const W: usize> Core<W> {
             if let Some(counts) = if again { within.as_deref_mut() } else { counts.as_deref_mut() } {
                 counts.add_near(kind, full, &by_set, weight);
             }
-            if let Some(&outcome) = self.outcome_of.get(index) {
-                self.outcomes[outcome as usize].complete(full, &by_set);
+            if let Some(outcome) = self.outcome_of.get(index).and_then(|&of| self.outcomes.get_mut(of as usize)) {
+                outcome.complete(full, &by_set);
             }
             let since = self.tiers.held.since(entry);
             since.raise::<V>(full, &by_set);

@@ -3,7 +3,7 @@
 
 use bf_stack::{
     Bucket, ByPosition, Chunk, Counted, Digest, Digester, Engine, Instructions, Item, Limits, Part, Position,
-    Reference, Shared, Stack,
+    Reference, Shared, Stack, Visit,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -192,7 +192,20 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
             mine.feed_chunk(chunk, Bucket(*bucket));
         } else {
             let mut beside: Vec<_> = before.iter_mut().chain(after).collect();
-            mine.feed_beside(&mut beside, chunk, Bucket(*bucket), |_| true);
+            let mut lines: Vec<_> = references.iter().map(|reference| reference.line()).collect();
+            lines.sort_unstable();
+            lines.dedup();
+            let mut visit = Visit::new(&lines, &mut beside);
+            // In one chunk, or in two.
+            let [first, second] = [&parts[..at % 3 * parts.len() / 3], &parts[at % 3 * parts.len() / 3..]];
+            let len = first.iter().map(|part| part.len as usize).sum();
+            let (before, after) = references.split_at(len);
+            let (of_before, of_after) = items.split_at(len.min(items.len()));
+            for (parts, references, items) in [(first, before, of_before), (second, after, of_after)] {
+                let chunk = Chunk { references, parts, items, ..Chunk::default() };
+                mine.feed_beside(chunk, Bucket(*bucket), &mut visit);
+            }
+            mine.end_visit(&mut beside, Bucket(*bucket), visit);
             digested.feed_digest(&mine.take_digest(Digest::default()), Bucket(*bucket));
         }
         fed.feed_chunk(chunk, Bucket(*bucket));
@@ -343,7 +356,9 @@ fn a_table_that_nobody_writes_is_never_taken_away() {
         let (mine, others) = stacks.split_first_mut().unwrap();
         let mut others: Vec<_> = others.iter_mut().collect();
         let chunk = Chunk { references: &table, ..Chunk::default() };
-        mine.feed_beside(&mut others, chunk, Bucket::FIRST, |_| true);
+        let mut visit = Visit::new(&(0..1000).collect::<Vec<_>>(), &mut others);
+        mine.feed_beside(chunk, Bucket::FIRST, &mut visit);
+        mine.end_visit(&mut others, Bucket::FIRST, visit);
         stacks.rotate_left(1);
         let shared = stacks[3].shared();
         assert!(shared.iter().all(|(_, shared)| shared.received == ByPosition::default()));

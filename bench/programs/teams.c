@@ -1,0 +1,123 @@
+/* Loops of numerical programs whose threads take turns at barriers, each with a sum that depends on every step.
+   usage: teams NAME REPEATS, with OMP_NUM_THREADS */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double *doubles(size_t count) {
+  double *a = malloc(count * sizeof *a);
+  for (size_t i = 0; i < count; i++) a[i] = (double)(i * 2654435761u % 1000) / 1000 + 0.001;
+  return a;
+}
+
+/* Sweeps over a square, from one array to another and back; each thread's rows border on the next one's. */
+static double jacobi(int repeats) {
+  enum { N = 400 };
+  double *from = doubles(N * N), *to = doubles(N * N);
+  for (int r = 0; r < repeats; r++) {
+#pragma omp parallel for
+    for (int i = 1; i < N - 1; i++)
+      for (int j = 1; j < N - 1; j++)
+        to[i * N + j] =
+            0.25 * (from[(i - 1) * N + j] + from[(i + 1) * N + j] + from[i * N + j - 1] + from[i * N + j + 1]);
+    double *other = from;
+    from = to, to = other;
+    if (r % 100 == 99) fprintf(stderr, "%g\n", from[N + 1]);
+  }
+  return from[N + 1];
+}
+
+/* Conjugate gradients with a sparse matrix, as far as memory sees them: three loops and two sums a step. */
+static double gradients(int repeats) {
+  enum { N = 40000, EACH = 9 };
+  double *values = doubles(N * EACH), *x = doubles(N), *p = doubles(N), *q = doubles(N), *left = doubles(N), rho = 1;
+  int *column = malloc(N * EACH * sizeof *column);
+  for (int i = 0; i < N; i++)
+    for (int j = 0; j < EACH; j++) column[i * EACH + j] = j ? (int)((7l * i + 1013l * j * j) % N) : i;
+  for (int r = 0; r < repeats; r++) {
+    double pq = 0, next = 0;
+#pragma omp parallel
+    {
+#pragma omp for reduction(+ : pq)
+      for (int i = 0; i < N; i++) {
+        double s = 0;
+        for (int j = 0; j < EACH; j++) s += values[i * EACH + j] * p[column[i * EACH + j]];
+        q[i] = s;
+        pq += s * p[i];
+      }
+#pragma omp for reduction(+ : next)
+      for (int i = 0; i < N; i++) {
+        x[i] += rho / pq * p[i];
+        left[i] -= rho / pq * q[i];
+        next += left[i] * left[i];
+      }
+#pragma omp for
+      for (int i = 0; i < N; i++) p[i] = left[i] + next / rho * p[i];
+    }
+    rho = next;
+  }
+  return x[5];
+}
+
+/* The product of two matrices; all threads read the whole of one. */
+static double gemm(int repeats) {
+  enum { N = 256 };
+  double *a = doubles(N * N), *b = doubles(N * N), *c = doubles(N * N);
+  for (int r = 0; r < repeats; r++)
+#pragma omp parallel for
+    for (int i = 0; i < N; i++)
+      for (int k = 0; k < N; k++) {
+        double s = a[i * N + k];
+        for (int j = 0; j < N; j++) c[i * N + j] += s * b[k * N + j];
+      }
+  return c[N + 1];
+}
+
+/* Forces of all bodies on all others, then they move. */
+static double bodies(int repeats) {
+  enum { N = 2000 };
+  double *x = doubles(N), *v = doubles(N);
+  for (int r = 0; r < repeats; r++) {
+#pragma omp parallel for
+    for (int i = 0; i < N; i++) {
+      double force = 0;
+      for (int j = 0; j < N; j++) {
+        double d = x[j] - x[i] + 1e-3;
+        force += d / (fabs(d * d * d) + 0.01);
+      }
+      v[i] += 1e-6 * force;
+    }
+#pragma omp parallel for
+    for (int i = 0; i < N; i++) x[i] += v[i];
+  }
+  return x[5];
+}
+
+/* How often each value occurs: threads count for themselves, then add to what is common. Nothing comes again. */
+static double histogram(int repeats) {
+  enum { N = 1 << 18, BINS = 1 << 12 };
+  unsigned *counts = calloc(BINS, sizeof *counts);
+  for (int r = 0; r < repeats; r++)
+#pragma omp parallel
+  {
+    unsigned *own = calloc(BINS, sizeof *own);
+#pragma omp for
+    for (int i = 0; i < N; i++) own[((i + r) * 2654435761u ^ i * 40503u) % BINS]++;
+#pragma omp critical
+    for (int i = 0; i < BINS; i++) counts[i] += own[i];
+    free(own);
+  }
+  return counts[7];
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    double (*run)(int);
+  } teams[] = {
+      {"jacobi", jacobi}, {"gradients", gradients}, {"gemm", gemm}, {"bodies", bodies}, {"histogram", histogram}};
+  for (size_t i = 0; argc == 3 && i < sizeof teams / sizeof *teams; i++)
+    if (!strcmp(argv[1], teams[i].name)) return printf("%.17g\n", teams[i].run(atoi(argv[2]))) < 0;
+  return 2;
+}
