@@ -24,6 +24,8 @@ pub(crate) struct Holes<const W: usize> {
     sets: Vec<Vec<Instant>>,
     /// One bit for each set: whether it has any.
     any: Vec<u64>,
+    /// Of each set the newest. Zero pages, too.
+    tops: Vec<Instant>,
     /// How many of these bits are set.
     filled: usize,
     /// No hole is newer.
@@ -41,14 +43,20 @@ fn number(bits: u32, line: u64) -> u32 {
 impl<const W: usize> Holes<W> {
     pub(crate) fn new(set_bits: u32, ways: u32) -> Self {
         let (all, sets, numbers) = (Times::default(), Vec::new(), 2 << set_bits);
-        let (places, any) = (vec![0; numbers], vec![0; numbers.div_ceil(64)]);
-        Self { set_bits, ways: ways as usize, all, places, sets, any, filled: 0, newest: 0 }
+        let (places, any, tops) = (vec![0; numbers], vec![0; numbers.div_ceil(64)], vec![0; numbers]);
+        Self { set_bits, ways: ways as usize, all, places, sets, any, tops, filled: 0, newest: 0 }
     }
 
     /// Whether an item of this time may have a hole above it; an item that is not there, of time 0.
     #[inline(always)]
     pub(crate) fn may_be_above(&self, last: Instant) -> bool {
         last < self.newest
+    }
+
+    /// Whether a set has a hole above an item of this time.
+    #[inline(always)]
+    fn has_above(&self, set: u32, last: Instant) -> bool {
+        self.has(set) && self.tops[set as usize] > last
     }
 
     fn has(&self, set: u32) -> bool {
@@ -67,21 +75,20 @@ impl<const W: usize> Holes<W> {
         }
         for bits in 1..=self.set_bits {
             let set = number(bits, line);
-            if !self.has(set) {
+            if !self.has_above(set, last) {
                 continue;
             }
             let times = &mut self.sets[self.places[set as usize] as usize - 1];
             let newer = newer(times, last);
             above.1[bits as usize - 1] = newer.min(255) as u8;
-            if newer > 0 {
-                times.pop();
-                if found.is_some() {
-                    times.insert(times.len() + 1 - newer, last);
-                }
-                if times.is_empty() {
-                    self.filled -= 1;
-                    self.any[set as usize / 64] &= !(1 << (set % 64));
-                }
+            times.pop();
+            if found.is_some() {
+                times.insert(times.len() + 1 - newer, last);
+            }
+            self.tops[set as usize] = times.last().copied().unwrap_or(0);
+            if times.is_empty() {
+                self.filled -= 1;
+                self.any[set as usize / 64] &= !(1 << (set % 64));
             }
         }
         if self.filled == 0 && self.all.len == 0 {
@@ -95,7 +102,7 @@ impl<const W: usize> Holes<W> {
         let mut above = (self.all.newer(last) as u32, [0; W]);
         for bits in 1..=self.set_bits {
             let set = number(bits, line);
-            if self.has(set) {
+            if self.has_above(set, last) {
                 let newer = newer(&self.sets[self.places[set as usize] as usize - 1], last);
                 above.1[bits as usize - 1] = newer.min(255) as u8;
             }
@@ -120,6 +127,7 @@ impl<const W: usize> Holes<W> {
             }
             let times = &mut self.sets[*place as usize - 1];
             times.insert(times.partition_point(|&time| time < last), last);
+            self.tops[set as usize] = self.tops[set as usize].max(last);
             if times.len() > self.ways {
                 times.remove(0);
             }

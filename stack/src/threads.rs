@@ -270,10 +270,13 @@ impl<const W: usize> Core<W> {
             (None, Known::At(last)) => last,
             _ => return None,
         };
-        let (full, mut by_set) = self.depth::<V>(line, held, id);
-        let above = sharing.holes.above(line, last);
-        V::add(&mut by_set, &above.1);
-        Some(Found { held, id, position: Position::new(full + above.0, &by_set), last })
+        let (mut full, mut by_set) = self.depth::<V>(line, held, id);
+        if sharing.holes.may_be_above(last) {
+            let above = sharing.holes.above(line, last);
+            full += above.0;
+            V::add(&mut by_set, &above.1);
+        }
+        Some(Found { held, id, position: Position::new(full, &by_set), last })
     }
 
     #[inline(always)]
