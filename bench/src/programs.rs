@@ -14,7 +14,7 @@ use wait4::Wait4 as _;
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
     /// Programs to run, `kernels` for all of `programs/kernels.c`, each of which is named with its repetitions, as in
-    /// `gemm:10`; if none is named all but the kernels.
+    /// `gemm:10`, `teams` for all of `programs/teams.c`, as in `team-gemm:40`, by two threads; if none is named all but these.
     programs: Vec<String>,
 }
 
@@ -45,6 +45,10 @@ const KERNELS: [&str; 13] = [
     "transpose:800",
 ];
 
+/// The same of two threads.
+const TEAMS: [&str; 5] =
+    ["team-jacobi:2000", "team-gradients:200", "team-gemm:40", "team-bodies:100", "team-histogram:500"];
+
 /// How a program is run.
 const VARIANTS: [&str; 9] =
     ["native", "plugin", "counting", "full", "each round", "place", "object", "helper", "cachegrind"];
@@ -61,7 +65,11 @@ struct Cost {
 /// # Errors
 /// A program does not build or fails, or there is none of a given name.
 pub fn run(args: &Args, rounds: usize) -> Result<()> {
-    let named = |name| if name == "kernels" { KERNELS.to_vec() } else { vec![name] };
+    let named = |name| match name {
+        "kernels" => KERNELS.to_vec(),
+        "teams" => TEAMS.to_vec(),
+        _ => vec![name],
+    };
     let mut names: Vec<_> = args.programs.iter().flat_map(|name| named(name.as_str())).collect();
     if names.is_empty() {
         names = NAMES.to_vec();
@@ -73,6 +81,7 @@ pub fn run(args: &Args, rounds: usize) -> Result<()> {
         "plugin x",
         "counting x",
         "full x",
+        "full wall x",
         "each round x",
         "by place/full",
         "by object/full",
@@ -109,7 +118,8 @@ fn row(name: &str, rounds: usize) -> Result<Vec<String>> {
     let cpu = |variant| of(variant, |cost| cost.cpu_s);
     let (native, full) = (cpu("native"), cpu("full"));
     let ratio = |variant| format!("{:.1}", cpu(variant) / native);
-    let wall = |variant| of(variant, |cost| cost.wall_s);
+    let wall_s = |variant| of(variant, |cost| cost.wall_s);
+    let wall = |variant| format!("{:.1}", wall_s(variant) / wall_s("native"));
     let memory = |variant| format!("{:.0}", of(variant, |cost| cost.memory_mib));
     Ok(vec![
         name.to_owned(),
@@ -118,11 +128,12 @@ fn row(name: &str, rounds: usize) -> Result<Vec<String>> {
         ratio("plugin"),
         ratio("counting"),
         ratio("full"),
+        wall("full"),
         ratio("each round"),
         format!("{:.2}", cpu("place") / full),
         format!("{:.2}", cpu("object") / full),
         ratio("helper"),
-        format!("{:.1}", wall("helper") / wall("native")),
+        wall("helper"),
         ratio("cachegrind"),
         format!("{:.2}", full / cpu("cachegrind")),
         memory("native"),
@@ -148,6 +159,8 @@ fn measure(variant: &str, native: &Run, bf: &Run, folder: &Path, profile: &Path)
     if variant != "cachegrind" {
         command.args(&native.args);
     }
+    // Of those that have several.
+    command.env("OMP_NUM_THREADS", "2").env("OMP_WAIT_POLICY", "passive");
     match variant {
         "plugin" => command.env("BF_DISABLE", "1"),
         "counting" => command.env("BF_LINE_SIZE", "none"),
@@ -182,7 +195,10 @@ pub(crate) fn program(name: &str, build: Build) -> Result<Run> {
         code: 0,
     };
     if let Some((kernel, repeats)) = name.split_once(':') {
-        return Ok(run(loops("kernels", build)?, &[kernel, repeats]));
+        return Ok(match kernel.strip_prefix("team-") {
+            Some(team) => run(loops("teams", build)?, &[team, repeats]),
+            None => run(loops("kernels", build)?, &[kernel, repeats]),
+        });
     }
     Ok(match name {
         "sqlite" => run(project::sqlite(build)?, &["40000"]),
@@ -198,7 +214,7 @@ pub(crate) fn program(name: &str, build: Build) -> Result<Run> {
         "matmul" => run(loops("dense", build)?, &[name, "20"]),
         "molecular" => run(loops("dense", build)?, &[name, "20"]),
         "lookup" => run(loops("dense", build)?, &[name, "5"]),
-        _ => anyhow::bail!("no program {name}; there are {}, kernels, and {}", NAMES.join(", "), KERNELS.join(", ")),
+        _ => anyhow::bail!("no program {name}; there are {}", [&NAMES[..], &KERNELS, &TEAMS].concat().join(", ")),
     })
 }
 
@@ -209,6 +225,7 @@ fn loops(name: &str, build: Build) -> Result<PathBuf> {
     let folder = bf_tests::cached::built(name, build, &recipe, |folder| {
         let mut cc = sandbox::command(build.cc());
         let program = folder.join(name);
+        cc.args((name == "teams").then_some("-fopenmp"));
         let _ = sandbox::succeed(cc.args(["-O3", "-march=haswell", "-g", &source, "-o"]).arg(program).arg("-lm"));
         Ok(())
     })?;

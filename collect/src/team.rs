@@ -11,7 +11,8 @@
 //! others use in the round sink by the holes that are missing above them, all of them in the second round.
 //!
 //! A program that does something else at times, prints a line after every tenth round, say, does that again and again, too: where
-//! rounds end so many words after each other, that is how long a longer one may be.
+//! rounds end so many words after each other, that is how long a longer one may be. To analyse that so often may cost more than to
+//! begin anew each time, so it is tried once that has cost as much, or where shorter ones are never counted again.
 //!
 //! No thread gets far ahead: if one has done two rounds more than another, or what it did differs, all that was only compared is
 //! analysed after all, in the same order, before what comes then.
@@ -24,6 +25,8 @@ use bf_stack::Bucket;
 
 /// Rounds that are analysed once one was recorded; the last of them counts again.
 pub(crate) const ANALYSED: u64 = 3;
+/// The shortest round has so many times fewer accesses than one of a single thread: what it takes to find it again counts.
+const SHORTER: u64 = 8;
 /// How far ahead of the others a thread may be: rounds, and words where those are shorter than its batches.
 const AHEAD: u64 = 2;
 const WORDS_AHEAD: u64 = 1 << 14;
@@ -57,6 +60,9 @@ pub(crate) struct Team {
     /// Where something else came, of late, and whether that is why a round ends.
     breaks: Vec<Broken>,
     is_broken: bool,
+    /// Words that were analysed since the first of those, and whether rounds were counted again before the last.
+    spent: u64,
+    pays: bool,
     state: State,
     /// Of the recorded round: so many words of a slot, in order.
     pieces: Vec<(u32, usize)>,
@@ -200,6 +206,9 @@ impl Team {
         let mut at: Vec<_> = self.members.iter().map(|member| member.seeker.at).collect();
         at[slot] -= words;
         self.is_broken = true;
+        if self.breaks.is_empty() {
+            self.spent = 0;
+        }
         self.breaks.push(Broken { slot, at });
         if self.breaks.len() > 2 * PLACES + 1 {
             self.breaks.remove(0);
@@ -219,7 +228,10 @@ impl Team {
                 length => ((words(twice, now, each) + length) / (2 * length) * length) as usize,
             };
             let lengths: Vec<_> = self.members.iter().enumerate().map(of).collect();
-            if lengths.iter().sum::<usize>() <= self.seek.longest {
+            let words = lengths.iter().sum::<usize>();
+            if words <= self.seek.longest
+                && (!self.pays && self.counted() == 0 || self.spent >= (ANALYSED + 1) * words as u64)
+            {
                 self.next = lengths;
                 self.breaks.clear();
             }
@@ -232,6 +244,11 @@ impl Team {
         let rounds = |member: &Member| member.same.checked_div(member.length as u64);
         let least = self.members.iter().filter_map(rounds).min();
         least.filter(|_| self.state == State::Comparing).unwrap_or_default()
+    }
+
+    /// Rounds of all of them that are only counted again.
+    fn counted(&self) -> u64 {
+        if self.analysed == ANALYSED { self.done() - ANALYSED } else { 0 }
     }
 
     /// Whether a round is to be analysed now ([`Team::for_each_batch`]); how many were.
@@ -253,8 +270,9 @@ impl Team {
 
     /// Goes back to seeking; what there was besides what was analysed.
     pub(crate) fn end(&mut self) -> Left {
-        let (done, analysed) = (self.done(), self.analysed);
-        let times = if analysed == ANALYSED { done - analysed } else { 0 };
+        let analysed = self.analysed;
+        let times = self.counted();
+        self.pays = times > 0;
         let is_seeking = std::mem::take(&mut self.state) == State::Seeking;
         self.wrong = if times > 0 { 0 } else { self.wrong + u32::from(!is_seeking) };
         if std::mem::take(&mut self.is_broken) && self.wrong <= PATIENCE {
@@ -268,8 +286,9 @@ impl Team {
         }
         let left = |member: &mut Member| {
             member.seeker.forget();
-            let taken = (analysed + times) * std::mem::take(&mut member.length) as u64;
-            (std::mem::take(&mut member.round), std::mem::take(&mut member.same) - taken)
+            let length = std::mem::take(&mut member.length) as u64;
+            self.spent += member.round.words() as u64 + member.same - times * length;
+            (std::mem::take(&mut member.round), std::mem::take(&mut member.same) - (analysed + times) * length)
         };
         let members = self.members.iter_mut().map(left).collect();
         self.analysed = 0;
@@ -281,6 +300,7 @@ impl Team {
         let member = &mut self.members[slot];
         member.seeker.look(batch.words(), batch.accesses(), self.clock);
         member.seeker.at += batch.words().len() as u64;
+        self.spent += batch.words().len() as u64;
         self.clock += batch.accesses();
         member.seen = self.clock;
     }
@@ -304,7 +324,7 @@ impl Team {
         }
         let all: Vec<_> = self.members.iter().map(of).collect();
         let accesses = all.iter().flatten().map(|one| one.1).max().unwrap_or_default().max(1);
-        let times = self.seek.shortest.div_ceil(accesses);
+        let times = (self.seek.shortest / SHORTER).max(1).div_ceil(accesses);
         let mut lengths = Vec::new();
         for (member, one) in self.members.iter().zip(all) {
             let is_idle = member.seen == 0 || self.clock - member.seen > IDLE * accesses;
