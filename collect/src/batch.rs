@@ -80,6 +80,8 @@ pub struct Batch {
     objects: Option<u64>,
     /// Whether they are yet to be looked up.
     owed: bool,
+    /// Of the record that [`Batch::fold`] put in the place of others.
+    folded: Option<Arc<Shape>>,
 }
 
 /// What a batch knows of a shape.
@@ -117,8 +119,10 @@ impl Tag {
     const NONE: u64 = 0;
     /// Single accesses, as many as the upper half says: each an address and `size << 1 | store`.
     const SINGLES: u64 = 1;
+    /// A record of the folded shape.
+    const FOLDED: u64 = 2;
     /// From here on: shapes, by number; in the upper half 1 if some step did not happen.
-    const SHAPES: u64 = 2;
+    const SHAPES: u64 = 3;
 
     #[inline]
     const fn shape(number: u32, holes: bool) -> u64 {
@@ -481,9 +485,51 @@ impl Batch {
         })
     }
 
+    /// If most of it is the same few records again and again: where they begin, how many words they are, and how often.
+    fn repeats(&self) -> Option<(Place, usize, usize)> {
+        /// Words that are the same records, and words that are compared first.
+        const PERIOD: usize = 16;
+        const SAME: usize = 64;
+        let middle = self.words.len() / 2;
+        if middle < PERIOD + SAME || self.goes_by_address() || self.has_events() {
+            return None;
+        }
+        let words = &self.words[..];
+        let same = |period: &usize| words[middle..][..SAME] == words[middle + period..][..SAME];
+        let period = (1..=PERIOD).find(same)?;
+        let differs = |&at: &usize| words[at] != words[at + period];
+        let begin = (0..middle).rev().find(differs).map_or(0, |at| at + 1);
+        let last = words.len() - period;
+        let end = (middle..last).find(differs).unwrap_or(last) + period;
+        let begin = self.place_behind(Place::START, begin);
+        let times = end.checked_sub(begin.word)? / period;
+        (2 * times * period > words.len()).then_some((begin, period, times))
+    }
+
+    /// Whether [`Batch::fold`] would change it.
+    pub(crate) fn folds(&self) -> bool {
+        self.repeats().is_some()
+    }
+
+    /// Puts one record in the place of those that are the same again and again, if they are most of it: a thread that waits for
+    /// another one looks at one word until that changes. It stands for the same accesses, but is no record of the program's.
+    pub(crate) fn fold(&mut self) {
+        let Some((begin, period, times)) = self.repeats() else { return };
+        let end = self.place_behind(begin, period);
+        let shape = Shape::repeated(self.records_between(begin..end)).filter(|_| end.word == begin.word + period);
+        let Some((shape, words)) = shape else { return };
+        let rest = self.words.split_off(begin.word + period * times);
+        self.words.truncate(begin.word);
+        self.words.extend([Tag::FOLDED, times as u64]);
+        self.words.extend(words.into_iter().flat_map(|address| [address, 0]));
+        self.words.extend(rest);
+        self.folded = Some(Arc::new(shape));
+    }
+
     /// Forgets all accesses and events; shapes stay known.
     pub fn clear(&mut self) {
         self.words.clear();
+        self.folded = None;
         self.singles = None;
         (self.accesses, self.events) = (0, 0);
         self.items.clear();
@@ -496,10 +542,10 @@ impl Batch {
 
     #[inline]
     fn records_between(&self, between: Range<Place>) -> Records<'_> {
-        let Self { words, shapes, items, .. } = self;
+        let Self { words, shapes, folded, items, .. } = self;
         let words = &words[between.start.word..between.end.word];
         let items = &items[between.start.item..between.end.item];
-        Records { words, shapes, items, by_address: self.goes_by_address() }
+        Records { words, shapes, folded: folded.as_deref(), items, by_address: self.goes_by_address() }
     }
 }
 
@@ -507,6 +553,7 @@ impl Batch {
 pub(crate) struct Records<'a> {
     words: &'a [u64],
     shapes: &'a [Arc<Shape>],
+    folded: Option<&'a Shape>,
     items: &'a [Item],
     by_address: bool,
 }
@@ -535,8 +582,8 @@ impl<'a> Iterator for Records<'a> {
                     return Some(Record::Singles { words: &words[1..], items: self.items(len / 2) });
                 }
                 kind => {
-                    let number = kind - Tag::SHAPES;
-                    let shape = &*self.shapes[number as usize];
+                    let number = kind.wrapping_sub(Tag::SHAPES);
+                    let shape = if kind == Tag::FOLDED { self.folded? } else { &self.shapes[number as usize] };
                     let (words, rest) = self.words.split_at(shape.words as usize);
                     self.words = rest;
                     let items = if self.by_address { self.items(shape.item_count) } else { &shape.items };
@@ -568,6 +615,18 @@ impl Record<'_> {
             Self::Shaped { shape, words, items, .. } => {
                 (0..shape.iterations(words)).for_each(|iteration| steps(shape, words, items, iteration, take));
             }
+        }
+    }
+
+    /// Gives all accesses to `take`, each with 1, those of a stream that stays where it is only once, with how often they happen.
+    pub(crate) fn for_each_place(self, take: &mut impl FnMut(Access, Item, u64)) {
+        match self {
+            Self::Shaped { shape, words, items, .. } if shape.stays(words) => {
+                let times = shape.iterations(words);
+                (0..times.min(1))
+                    .for_each(|first| steps(shape, words, items, first, &mut |a, item| take(a, item, times)));
+            }
+            _ => self.for_each(&mut |access, item| take(access, item, 1)),
         }
     }
 }
@@ -631,6 +690,9 @@ fn copy(to: u64, from: u64, size: u64, mut take: impl FnMut(Access)) {
 mod tests {
     use super::*;
     use crate::references::Scratch;
+    use crate::shape::Step;
+    use crate::tracker::Tracker;
+    use proptest::prelude::*;
 
     fn lines(batch: &Batch, shift: u32) -> Vec<(u64, bool)> {
         let mut lines = Vec::new();
@@ -674,5 +736,89 @@ mod tests {
         let mut batch = Batch::new();
         batch.access(0, 64 * 10_000, false);
         assert_eq!(lines(&batch, 6).len(), 10_000);
+    }
+
+    /// Records of two words, of three with two steps each, of a stream, and of none.
+    fn shapes() -> TestShapes {
+        let step = |word, offset, what| Step { word, offset, what, item: Item::NONE };
+        TestShapes(
+            [
+                Shape::once(2, vec![step(1, 0, What::Load(8))]),
+                Shape::once(3, vec![step(1, 4, What::Load(4)), step(2, 0, What::Store(8)), step(1, 60, What::Load(8))]),
+                Shape::stream(4, vec![step(2, 0, What::Store(8))]),
+                Some(Shape::empty(1)),
+            ]
+            .map(|shape| Arc::new(shape.unwrap()))
+            .into(),
+        )
+    }
+
+    /// The words of records, each a shape and an address.
+    fn recorded(records: &[(u64, u64)]) -> Vec<u64> {
+        let words = |&(shape, address): &(u64, u64)| match shape {
+            0 => vec![1, address],
+            1 => vec![2, address, 1000],
+            2 => vec![3, 3, address, 8],
+            _ => vec![4],
+        };
+        records.iter().flat_map(words).collect()
+    }
+
+    fn batch(records: &[(u64, u64)]) -> Batch {
+        let mut batch = Batch::new();
+        let words = recorded(records);
+        assert_eq!(batch.append(words.iter().copied(), &mut shapes(), |_| panic!("few accesses")), words.len());
+        batch
+    }
+
+    proptest! {
+        /// What is folded stands for the same accesses in the same order, and counts alike.
+        #[test]
+        fn folding_shows_nowhere(
+            before in prop::collection::vec((0_u64..4, 8_u64..200), 0..30),
+            period in prop::collection::vec((0_u64..4, 8_u64..200), 1..4),
+            times in 0_usize..200,
+            cut in 0_usize..4,
+            after in prop::collection::vec((0_u64..4, 8_u64..200), 0..30),
+        ) {
+            let all = period.iter().cycle().take((times * period.len()).saturating_sub(cut));
+            let records: Vec<_> = before.iter().chain(all).chain(&after).copied().collect();
+            let plain = batch(&records);
+            let mut folded = plain.clone();
+            folded.fold();
+            prop_assert_eq!(folded.accesses(), plain.accesses());
+            let accesses = |batch: &Batch| {
+                let mut all = Vec::new();
+                batch.for_each(|access| all.push(access));
+                all
+            };
+            prop_assert_eq!(accesses(&folded), accesses(&plain));
+            let shared = |batch: &Batch| {
+                let mut tracker = Tracker::new(6, 8);
+                tracker.begin(0, 0, None);
+                tracker.begin(1, 0, None);
+                let other = self::batch(&[(2, 60), (0, 70)]);
+                let misses = [tracker.accesses(1, &other), tracker.accesses(0, batch), tracker.accesses(1, &other)];
+                (misses, tracker.lines())
+            };
+            prop_assert_eq!(shared(&folded), shared(&plain));
+        }
+    }
+
+    #[test]
+    fn a_wait_is_folded_and_other_things_are_not() {
+        let waits: Vec<_> = (0..1000).map(|_| (0, 64)).collect();
+        let yields: Vec<_> = (0..1000).flat_map(|_| [(0, 64), (3, 0), (1, 80)]).collect();
+        let others: Vec<_> = (0..1000).map(|at| (0, 64 + at)).collect();
+        for (records, words) in [(&waits, 2 + 2), (&yields, 2 + 2 * 3), (&others, 2000)] {
+            let mut batch = batch(&[&[(1, 8)], records.as_slice(), &[(2, 16)]].concat());
+            assert_eq!(batch.folds(), words < 2000);
+            batch.fold();
+            assert_eq!(batch.words().len(), 3 + words + 4);
+            assert!(!batch.folds());
+            let accesses = batch.accesses();
+            batch.clear();
+            assert!(accesses >= 1000 && batch.records().next().is_none());
+        }
     }
 }

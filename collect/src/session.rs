@@ -437,9 +437,10 @@ impl Session {
         match self.config.order {
             Order::Time => {
                 let Some(_on_its_way) = self.to_analyse(slot, batch, bucket) else { return };
-                if batch.is_owed() {
+                if batch.is_owed() || self.is_shared() && batch.folds() {
                     let mut batch = batch.clone();
                     self.attribute(slot, &mut batch);
+                    batch.fold();
                     self.feed_now(slot, &batch, bucket);
                 } else {
                     self.feed_now(slot, batch, bucket);
@@ -994,6 +995,9 @@ impl Session {
             Some(pipeline) if self.config.order == Order::Time => {
                 if let Some(_on_its_way) = self.to_analyse(slot, batch, bucket) {
                     self.attribute(slot, batch);
+                    if self.is_shared() {
+                        batch.fold();
+                    }
                     pipeline.submit(slot, batch, bucket, |job| self.work_on(job), || self.work_behind());
                 }
             }

@@ -1,5 +1,6 @@
 //! What is the same for every record of one place in a program.
 
+use crate::batch::Record;
 use bf_stack::Item;
 
 /// The form of a record: which words it has and which accesses they stand for. Word 0 is its header.
@@ -183,6 +184,22 @@ impl Shape {
         self
     }
 
+    /// The shape of a stream that makes the accesses of these records again and again, and the words that its steps begin
+    /// with. `None` if there is more to them.
+    pub(crate) fn repeated<'a>(records: impl Iterator<Item = Record<'a>>) -> Option<(Self, Vec<u64>)> {
+        let (mut steps, mut all_words) = (Vec::new(), Vec::new());
+        for record in records {
+            let Record::Shaped { shape, words, whole: true, .. } = record else { return None };
+            if shape.stream || !shape.plain() || shape.event.is_some() {
+                return None;
+            }
+            let word = |word: u32| 2 * (all_words.len() as u32 + word);
+            steps.extend(shape.steps.iter().map(|step| Step { word: word(step.word), ..*step }));
+            all_words.extend_from_slice(&words[1..]);
+        }
+        Some((Self::stream(2 + 2 * all_words.len() as u32, steps)?, all_words))
+    }
+
     /// Whether it has only loads and stores, none of them long.
     #[inline]
     pub(crate) const fn plain(&self) -> bool {
@@ -197,6 +214,11 @@ impl Shape {
     /// Whether some step of a record did not happen.
     pub(crate) fn has_holes(&self, words: &[u64]) -> bool {
         self.places.iter().any(|&place| words[place as usize] == 0)
+    }
+
+    /// Whether it is a stream whose addresses do not move.
+    pub(crate) fn stays(&self, words: &[u64]) -> bool {
+        self.stream && self.places.iter().all(|&place| words[place as usize + 1] == 0)
     }
 
     /// Moves the addresses of a stream on by so many iterations, those that are 0 too if it has no `holes`.

@@ -138,12 +138,14 @@ impl Tracker {
     /// What a batch of `slot` does; how many references found a line lost.
     pub(crate) fn accesses(&mut self, slot: u32, batch: &Batch) -> u64 {
         let before = self.misses;
-        batch.for_each_item(|access, item| self.access(slot, access, item.0));
+        for record in batch.records() {
+            record.for_each_place(&mut |access, item, times| self.access(slot, access, item.0, times));
+        }
         self.misses - before
     }
 
-    /// An access of `slot`; of the lines it touches only those that are followed count.
-    pub(crate) fn access(&mut self, slot: u32, access: Access, place: Place) {
+    /// An access of `slot`, so often; of the lines it touches only those that are followed count.
+    pub(crate) fn access(&mut self, slot: u32, access: Access, place: Place, times: u64) {
         let last = access.address + (access.size - 1);
         for number in access.address >> self.shift..=last >> self.shift {
             if self.may_be[number as usize % MAY_BE / 64] >> (number % 64) & 1 == 0 {
@@ -153,7 +155,7 @@ impl Tracker {
             let begin = number << self.shift;
             let (from, to) = (access.address.max(begin) - begin, last.min(begin + ((1 << self.shift) - 1)) - begin);
             let unit = self.shift.saturating_sub(6);
-            self.misses += u64::from(line.access(slot, access.store, mask(from >> unit, to >> unit), place));
+            self.misses += u64::from(line.access(slot, access.store, mask(from >> unit, to >> unit), place, times));
         }
     }
 
@@ -173,12 +175,12 @@ fn mask(from: u64, to: u64) -> u64 {
 
 impl Line {
     /// Whether it was lost.
-    fn access(&mut self, slot: u32, store: bool, bytes: u64, place: Place) -> bool {
+    fn access(&mut self, slot: u32, store: bool, bytes: u64, place: Place, times: u64) -> bool {
         let at = self.users.iter().position(|user| user.slot == slot).unwrap_or_else(|| {
             self.users.push(User { slot, ..User::default() });
             self.users.len() - 1
         });
-        let lost = self.users[at].access(store, bytes, place);
+        let lost = self.users[at].access(store, bytes, place, times);
         if store {
             for other in self.users.iter_mut().filter(|other| other.slot != slot) {
                 other.holds = false;
@@ -213,7 +215,7 @@ impl User {
     }
 
     /// Whether it was lost.
-    fn access(&mut self, store: bool, bytes: u64, place: Place) -> bool {
+    fn access(&mut self, store: bool, bytes: u64, place: Place, times: u64) -> bool {
         let lost = self.held && !self.holds;
         if !self.holds {
             if self.held {
@@ -229,7 +231,7 @@ impl User {
         }
         let (count, used) =
             if store { (&mut self.stores, &mut self.stored) } else { (&mut self.loads, &mut self.loaded) };
-        *count += 1;
+        *count += times;
         *used |= bytes;
         let known = self.places.iter().position(|&(known, _)| known == place);
         let at = known.unwrap_or_else(|| {
@@ -239,7 +241,7 @@ impl User {
             }
             self.places.len() - 1
         });
-        self.places[at].1[usize::from(store)] += 1;
+        self.places[at].1[usize::from(store)] += times;
         lost
     }
 
@@ -263,7 +265,7 @@ mod tests {
         let mut tracker = Tracker::new(6, 8);
         tracker.begin(1, 0, None);
         for &(slot, address, store) in accesses {
-            tracker.access(slot, Access { address: 64 + address, size: 4, store }, (slot + 1) as u16);
+            tracker.access(slot, Access { address: 64 + address, size: 4, store }, (slot + 1) as u16, 1);
         }
         tracker.lines()
     }
@@ -310,7 +312,7 @@ mod tests {
     fn an_access_is_cut_to_its_lines() {
         let mut tracker = Tracker::new(8, 8);
         tracker.begin(1, 0, Some(3));
-        tracker.access(0, Access { address: 250, size: 10, store: false }, 1);
+        tracker.access(0, Access { address: 250, size: 10, store: false }, 1, 1);
         let lines = tracker.lines();
         let [user] = lines.lines[0].users.as_slice() else { panic!("one user") };
         // Four bytes of the line, which has a bit for four bytes.
@@ -324,7 +326,7 @@ mod tests {
         for line in 0..6 {
             tracker.begin(line, 0, None);
             for turn in 0..2 * line {
-                tracker.access((turn % 2) as u32, Access { address: line * 64, size: 8, store: true }, 0);
+                tracker.access((turn % 2) as u32, Access { address: line * 64, size: 8, store: true }, 0, 1);
             }
         }
         let lines = tracker.lines();
@@ -337,7 +339,7 @@ mod tests {
         let mut tracker = Tracker::new(6, 4);
         tracker.begin(0, 0, None);
         for item in 1..100 {
-            tracker.access(1, Access { address: 0, size: 1, store: false }, item);
+            tracker.access(1, Access { address: 0, size: 1, store: false }, item, 1);
         }
         let places = &tracker.lines().lines[0].users[1].places;
         assert_eq!((places.len(), places[0]), (PLACES, LinePlace { item: 0, loads: 84, stores: 0 }));

@@ -1,7 +1,8 @@
 //! Cuts a function into segments: a function in, the runs of accesses that share one reservation out.
 //!
 //! A segment lies within one block and ends at every call that could run instrumented code, because that code reserves
-//! words of its own behind ours. It starts at its first access, or at the call if it has none. A loop whose course is
+//! words of its own behind ours, and with every access that lets other threads go on, because what was recorded is handed
+//! over there. It starts at its first access, or at the call if it has none. A loop whose course is
 //! known before it starts is one segment there.
 
 use std::collections::HashSet;
@@ -178,7 +179,9 @@ impl Cutter {
                     self.add(function, segment, &mut shared, instruction, access);
                 }
             }
-            if instruction.instruction() == Instruction::Call && self.cuts(instruction) {
+            if instruction.releases() {
+                segments.extend(open.take());
+            } else if instruction.instruction() == Instruction::Call && self.cuts(instruction) {
                 let callee = declared_callee(instruction);
                 if callee.is_some() {
                     open.get_or_insert_with(|| Segment::new(instruction)).callee = callee;

@@ -155,6 +155,19 @@ bool bf_shim_goes_on(LLVMValueRef Value) {
   return isGuaranteedToTransferExecutionToSuccessor(unwrap<Instruction>(Value));
 }
 
+// Whether an instruction lets threads that read what it writes, or what comes after it, go on with all that was done before it.
+bool bf_shim_releases(LLVMValueRef Value) {
+  auto *I = unwrap<Instruction>(Value);
+  if (auto *Store = dyn_cast<StoreInst>(I))
+    return isReleaseOrStronger(Store->getOrdering());
+  if (auto *Update = dyn_cast<AtomicRMWInst>(I))
+    return isReleaseOrStronger(Update->getOrdering());
+  if (auto *Exchange = dyn_cast<AtomicCmpXchgInst>(I))
+    return isReleaseOrStronger(Exchange->getSuccessOrdering());
+  auto *Fence = dyn_cast<FenceInst>(I);
+  return Fence && isReleaseOrStronger(Fence->getOrdering()) && Fence->getSyncScopeID() != SyncScope::SingleThread;
+}
+
 // The name of an instruction's opcode, as the language reference has it.
 const char *bf_shim_opcode(LLVMValueRef Value) { return unwrap<Instruction>(Value)->getOpcodeName(); }
 

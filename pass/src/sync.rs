@@ -1,5 +1,5 @@
-//! Where what a thread did becomes visible to others: in front of calls that let them go on, and where a part of an OpenMP
-//! region or task ends. There the runtime is told, so that it puts what others do after that behind it.
+//! Where what a thread did becomes visible to others: in front of calls and atomic operations that let them go on, and where
+//! a part of an OpenMP region or task ends. There the runtime is told, so that it puts what others do after that behind it.
 
 use std::ffi::CString;
 
@@ -16,6 +16,14 @@ const STARTS: [(&str, u32); 5] = [
     ("__kmpc_omp_task_alloc", 5),
     ("__kmpc_omp_target_task_alloc", 5),
 ];
+
+/// Whether an instruction lets other threads go on with what this one did.
+fn is_release(instruction: Value) -> bool {
+    match instruction.instruction() {
+        Instruction::Call => instruction.callee().as_function().is_some_and(|callee| releases(&callee.name())),
+        _ => instruction.releases(),
+    }
+}
 
 /// Whether a function of this name lets other threads go on with what this one did.
 fn releases(name: &str) -> bool {
@@ -66,9 +74,22 @@ fn releases(name: &str) -> bool {
             | "mtx_unlock"
             | "omp_unset_lock"
             | "omp_unset_nest_lock"
-    ) || name.starts_with("_ZNSt18condition_variable")
+    ) || ["__atomic_store", "__atomic_exchange", "__atomic_compare_exchange", "__atomic_fetch_"]
+        .iter()
+        .any(|start| name.starts_with(start))
+        || is_of_rusts_library(name)
+        || name.starts_with("_ZNSt18condition_variable")
         || name.starts_with("_ZNSt3__118condition_variable")
         || name.starts_with("_ZNSt3__15mutex6unlockE")
+}
+
+/// Whether it is one of those functions of Rust's standard library that no crate has a copy of, in either mangling.
+fn is_of_rusts_library(name: &str) -> bool {
+    const RELEASES: [&str; 5] =
+        ["7Barrier4wait", "7Condvar4wait", "7Condvar12wait_timeout", "7Condvar10notify_", "6Thread6unpark"];
+    (name.starts_with("_RN") || name.starts_with("_ZN3std"))
+        && name.contains("3std")
+        && RELEASES.iter().any(|part| name.contains(part))
 }
 
 /// Writes the calls of one module.
@@ -82,8 +103,8 @@ impl Writer {
     /// Declares the runtime's function if there is anything to tell.
     pub(crate) fn new(module: Module) -> Option<Self> {
         let parts = module.functions().flat_map(started).collect::<Vec<_>>();
-        let tells = !parts.is_empty()
-            || module.functions().any(|function| function.is_declaration() && releases(&function.name()));
+        let mut instructions = module.functions().flat_map(Value::blocks).flat_map(Block::instructions);
+        let tells = !parts.is_empty() || instructions.any(is_release);
         tells.then(|| {
             let ty = module.function_type(None, &[]);
             let sync = module.function(&CString::new(SYNC_SYMBOL).unwrap_or_default(), ty);
@@ -95,10 +116,7 @@ impl Writer {
     /// Writes those of one function, whose segments are written.
     pub(crate) fn write(&self, function: Value, emitter: &Emitter) {
         let is_part = self.parts.contains(&function);
-        let is_place = |each: &Value| match each.instruction() {
-            Instruction::Call => each.callee().as_function().is_some_and(|callee| releases(&callee.name())),
-            _ => is_part && each.opcode() == "ret",
-        };
+        let is_place = |each: &Value| is_release(*each) || is_part && each.opcode() == "ret";
         let places: Vec<_> = function.blocks().flat_map(Block::instructions).filter(is_place).collect();
         for place in places {
             emitter.builder.before(place, function);
@@ -122,13 +140,27 @@ mod tests {
 
     #[test]
     fn only_what_lets_others_go_on_releases() {
-        for name in ["__kmpc_barrier", "pthread_mutex_unlock", "_ZNSt18condition_variable10notify_oneEv", "mtx_unlock"]
-        {
+        for name in [
+            "__kmpc_barrier",
+            "pthread_mutex_unlock",
+            "_ZNSt18condition_variable10notify_oneEv",
+            "mtx_unlock",
+            "__atomic_store_16",
+            "_ZN3std4sync7barrier7Barrier4wait17h0123456789abcdefE",
+            "_RNvMs0_NtNtCsjrHSEGnQ3l9_3std4sync7barrierNtB5_7Barrier4wait",
+        ] {
             assert!(releases(name), "{name}");
         }
-        for name in
-            ["__kmpc_critical", "__kmpc_for_static_init_4", "pthread_mutex_lock", "sem_wait", "barrier", "flush"]
-        {
+        for name in [
+            "__kmpc_critical",
+            "__kmpc_for_static_init_4",
+            "pthread_mutex_lock",
+            "sem_wait",
+            "barrier",
+            "flush",
+            "__atomic_load_16",
+            "_ZN3app7Barrier4waitE",
+        ] {
             assert!(!releases(name), "{name}");
         }
     }

@@ -1,6 +1,6 @@
 /*
  * Two threads: each writes a block of its own, then reads the other's, ROUNDS times. Every loop is one stream, and few of them fill a
- * buffer. They wait for each other at barriers of OpenMP, of POSIX threads, or of a mutex and a condition.
+ * buffer. They wait for each other at barriers of OpenMP, of POSIX threads, of a mutex and a condition, or of atomic numbers.
  */
 #include <stdio.h>
 
@@ -58,8 +58,23 @@ static void work_both(void)
 #else
 #include <pthread.h>
 
-#ifdef CONDITION
-/* The shared words have lines of their own, beside the blocks. */
+/* What they wait with has lines of its own, beside the blocks. */
+#ifdef ATOMIC
+#include <stdatomic.h>
+
+static struct { _Alignas(LINE) atomic_long number; } waiting, turn;
+
+static void wait_for_other(void)
+{
+    long now = atomic_load_explicit(&turn.number, memory_order_acquire);
+    if (atomic_fetch_add_explicit(&waiting.number, 1, memory_order_acq_rel) == 1) {
+        atomic_store_explicit(&waiting.number, 0, memory_order_relaxed);
+        atomic_store_explicit(&turn.number, now + 1, memory_order_release);
+    }
+    while (atomic_load_explicit(&turn.number, memory_order_acquire) == now)
+        ;
+}
+#elif defined CONDITION
 static struct { _Alignas(LINE) pthread_mutex_t lock; } mutex = {PTHREAD_MUTEX_INITIALIZER};
 static struct { _Alignas(LINE) pthread_cond_t changed; } condition = {PTHREAD_COND_INITIALIZER};
 
@@ -78,6 +93,7 @@ static void wait_for_other(void)
     pthread_mutex_unlock(&mutex.lock);
 }
 #else
+#define BARRIER
 static pthread_barrier_t barrier;
 
 static void wait_for_other(void)
@@ -95,7 +111,7 @@ static void *run(void *number)
 static void work_both(void)
 {
     pthread_t other;
-#ifndef CONDITION
+#ifdef BARRIER
     pthread_barrier_init(&barrier, NULL, 2);
 #endif
     pthread_create(&other, NULL, run, (void *)1);

@@ -145,7 +145,11 @@ fn exchange(lines: u64, rounds: u64, options: &[&str]) -> Vec<u64> {
         let answer = levels(&sandbox, &["--cache", "L1=4M:full", "exchange.bfp"]);
         let taken = lines * (rounds - 1);
         // And what they wait with, which goes around as well.
-        let others = if options.contains(&"-DCONDITION") { 2 * rounds..=8 * rounds } else { 0..=2 };
+        let others = match options.last() {
+            Some(&"-DCONDITION") => 2 * rounds..=8 * rounds,
+            Some(&"-DATOMIC") => rounds..=4 * rounds,
+            _ => 0..=2,
+        };
         let found = each(&answer[0], "invalidations");
         assert!(found.iter().all(|lines| others.contains(&(lines - taken))), "{found:?} with {helpers} helpers");
         let coherence = number(&answer[0], "coherence");
@@ -181,6 +185,14 @@ fn blocks_that_are_exchanged_in_a_moment() {
 #[test]
 fn blocks_that_are_exchanged_by_a_condition() {
     let _ = exchange(8, 500, &["-pthread", "-DCONDITION"]);
+}
+
+/// A thread that waits looks at one word again and again meanwhile.
+#[test]
+fn blocks_that_are_exchanged_by_atomics() {
+    for (lines, rounds) in [(8, 500), (4096, 10)] {
+        let _ = exchange(lines, rounds, &["-pthread", "-DATOMIC"]);
+    }
 }
 
 /// Who does which job is chance; what the jobs did, all together, is not.

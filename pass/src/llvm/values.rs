@@ -214,6 +214,12 @@ impl Value {
         unsafe { bf_shim_is_private(self.0) }
     }
 
+    /// Whether this instruction, by itself, lets other threads go on with all that was done before it.
+    pub(crate) fn releases(self) -> bool {
+        // SAFETY: as said above the impl; asked of instructions only.
+        unsafe { bf_shim_releases(self.0) }
+    }
+
     /// Whether this instruction always goes on to the next one.
     pub(crate) fn goes_on(self) -> bool {
         // SAFETY: as said above the impl; asked of instructions only.

@@ -54,6 +54,7 @@ fixtures! {
     program_order: "order.c"
     sizes: "sizes.c"
     atomics: "atomics.c"
+    releases: "releases.c"
     transfers: "transfers.c"
     own_memcpy: "own_memcpy.c"
     jumps: "jumps.c"
