@@ -65,6 +65,8 @@ pub const FLUSH_SYMBOL: &str = "bf_flush";
 /// `extern "C" fn()`: called where what the thread did becomes visible to others, before they can know. It may empty the
 /// thread's buffer, but does not move the cursor.
 pub const SYNC_SYMBOL: &str = "bf_sync";
+/// The same where it waits for nobody, and may do so often: at what unlocks, and at atomic operations.
+pub const RELEASE_SYMBOL: &str = "bf_release";
 /// `extern "C" fn(*const Module)`: called once per module by a constructor.
 pub const REGISTER_SYMBOL: &str = "bf_register_module";
 /// Module flag that marks an instrumented module, so that nothing is instrumented twice.

@@ -14,9 +14,10 @@ use crate::allocation::{self, Bytes, Place};
 use crate::llvm::{Analyses, Block, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
-const RUNTIME: [&str; 12] = [
+const RUNTIME: [&str; 13] = [
     bf_abi::FLUSH_SYMBOL,
     bf_abi::SYNC_SYMBOL,
+    bf_abi::RELEASE_SYMBOL,
     bf_abi::REGISTER_SYMBOL,
     bf_abi::counting::SLOTS_SYMBOL,
     bf_abi::counting::CALLED_SYMBOL,

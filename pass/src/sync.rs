@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 
-use bf_abi::SYNC_SYMBOL;
+use bf_abi::{RELEASE_SYMBOL, SYNC_SYMBOL};
 
 use crate::emit::Emitter;
 use crate::llvm::{Block, Instruction, Module, Type, Value};
@@ -17,18 +17,30 @@ const STARTS: [(&str, u32); 5] = [
     ("__kmpc_omp_target_task_alloc", 5),
 ];
 
-/// Whether an instruction lets other threads go on with what this one did.
-fn is_release(instruction: Value) -> bool {
+/// How an instruction lets other threads go on with what this one did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lets {
+    /// In a step that threads do together, or with a message to one that sleeps.
+    Sync,
+    /// It releases a lock, or a word: perhaps often, and for nobody.
+    Release,
+}
+
+/// How an instruction lets other threads go on, if it does.
+fn lets(instruction: Value) -> Option<Lets> {
     match instruction.instruction() {
-        Instruction::Call => instruction.callee().as_function().is_some_and(|callee| releases(&callee.name())),
-        _ => instruction.releases(),
+        Instruction::Call => of_function(&instruction.callee().as_function()?.name()),
+        _ => instruction.releases().then_some(Lets::Release),
     }
 }
 
-/// Whether a function of this name lets other threads go on with what this one did.
-fn releases(name: &str) -> bool {
-    if let Some(name) = name.strip_prefix("__kmpc_") {
-        return matches!(
+/// How a call of a function of this name does.
+fn of_function(name: &str) -> Option<Lets> {
+    if is_unlock(name) {
+        return Some(Lets::Release);
+    }
+    let syncs = match name.strip_prefix("__kmpc_") {
+        Some(name) => matches!(
             name,
             "barrier"
                 | "barrier_master"
@@ -36,7 +48,6 @@ fn releases(name: &str) -> bool {
                 | "cancel_barrier"
                 | "copyprivate"
                 | "doacross_post"
-                | "end_critical"
                 | "end_ordered"
                 | "end_reduce"
                 | "end_reduce_nowait"
@@ -53,34 +64,43 @@ fn releases(name: &str) -> bool {
                 | "reduce_nowait"
                 | "taskloop"
                 | "taskloop_5"
-        );
-    }
+        ),
+        None => {
+            matches!(
+                name,
+                "pthread_barrier_wait"
+                    | "pthread_cond_broadcast"
+                    | "pthread_cond_clockwait"
+                    | "pthread_cond_signal"
+                    | "pthread_cond_timedwait"
+                    | "pthread_cond_wait"
+                    | "sem_post"
+                    | "cnd_broadcast"
+                    | "cnd_signal"
+                    | "cnd_timedwait"
+                    | "cnd_wait"
+            ) || is_of_rusts_library(name)
+                || name.starts_with("_ZNSt18condition_variable")
+                || name.starts_with("_ZNSt3__118condition_variable")
+        }
+    };
+    syncs.then_some(Lets::Sync)
+}
+
+/// Whether a function of this name releases a lock or a word, and nothing else.
+fn is_unlock(name: &str) -> bool {
+    const ATOMIC: [&str; 4] = ["store", "exchange", "compare_exchange", "fetch_"];
     matches!(
         name,
-        "pthread_barrier_wait"
-            | "pthread_cond_broadcast"
-            | "pthread_cond_clockwait"
-            | "pthread_cond_signal"
-            | "pthread_cond_timedwait"
-            | "pthread_cond_wait"
+        "__kmpc_end_critical"
             | "pthread_mutex_unlock"
             | "pthread_rwlock_unlock"
             | "pthread_spin_unlock"
-            | "sem_post"
-            | "cnd_broadcast"
-            | "cnd_signal"
-            | "cnd_timedwait"
-            | "cnd_wait"
             | "mtx_unlock"
             | "omp_unset_lock"
             | "omp_unset_nest_lock"
-    ) || ["__atomic_store", "__atomic_exchange", "__atomic_compare_exchange", "__atomic_fetch_"]
-        .iter()
-        .any(|start| name.starts_with(start))
-        || is_of_rusts_library(name)
-        || name.starts_with("_ZNSt18condition_variable")
-        || name.starts_with("_ZNSt3__118condition_variable")
-        || name.starts_with("_ZNSt3__15mutex6unlockE")
+    ) || name.starts_with("_ZNSt3__15mutex6unlockE")
+        || name.strip_prefix("__atomic_").is_some_and(|rest| ATOMIC.iter().any(|start| rest.starts_with(start)))
 }
 
 /// Whether it is one of those functions of Rust's standard library that no crate has a copy of, in either mangling.
@@ -94,33 +114,40 @@ fn is_of_rusts_library(name: &str) -> bool {
 
 /// Writes the calls of one module.
 pub(crate) struct Writer {
-    sync: (Value, Type),
+    sync: Value,
+    release: Value,
+    ty: Type,
     /// Functions that run as a part of an OpenMP region, or as a task.
     parts: Vec<Value>,
 }
 
 impl Writer {
-    /// Declares the runtime's function if there is anything to tell.
+    /// Declares the runtime's functions if there is anything to tell.
     pub(crate) fn new(module: Module) -> Option<Self> {
         let parts = module.functions().flat_map(started).collect::<Vec<_>>();
         let mut instructions = module.functions().flat_map(Value::blocks).flat_map(Block::instructions);
-        let tells = !parts.is_empty() || instructions.any(is_release);
+        let tells = !parts.is_empty() || instructions.any(|each| lets(each).is_some());
         tells.then(|| {
             let ty = module.function_type(None, &[]);
-            let sync = module.function(&CString::new(SYNC_SYMBOL).unwrap_or_default(), ty);
-            sync.add_attribute(module, Module::attribute_kind("nounwind"));
-            Self { sync: (sync, ty), parts }
+            let [sync, release] = [SYNC_SYMBOL, RELEASE_SYMBOL].map(|name| {
+                let function = module.function(&CString::new(name).unwrap_or_default(), ty);
+                function.add_attribute(module, Module::attribute_kind("nounwind"));
+                function
+            });
+            Self { sync, release, ty, parts }
         })
     }
 
     /// Writes those of one function, whose segments are written.
     pub(crate) fn write(&self, function: Value, emitter: &Emitter) {
         let is_part = self.parts.contains(&function);
-        let is_place = |each: &Value| is_release(*each) || is_part && each.opcode() == "ret";
-        let places: Vec<_> = function.blocks().flat_map(Block::instructions).filter(is_place).collect();
-        for place in places {
+        let ends = |each: Value| (is_part && each.opcode() == "ret").then_some(Lets::Sync);
+        let place = |each: Value| Some((each, lets(each).or_else(|| ends(each))?));
+        let places: Vec<_> = function.blocks().flat_map(Block::instructions).filter_map(place).collect();
+        for (place, how) in places {
             emitter.builder.before(place, function);
-            emitter.builder.call(self.sync.0, self.sync.1, &[]);
+            let told = if how == Lets::Sync { self.sync } else { self.release };
+            emitter.builder.call(told, self.ty, &[]);
         }
     }
 }
@@ -139,29 +166,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lets_others_go_on_releases() {
-        for name in [
-            "__kmpc_barrier",
-            "pthread_mutex_unlock",
-            "_ZNSt18condition_variable10notify_oneEv",
-            "mtx_unlock",
-            "__atomic_store_16",
-            "_ZN3std4sync7barrier7Barrier4wait17h0123456789abcdefE",
-            "_RNvMs0_NtNtCsjrHSEGnQ3l9_3std4sync7barrierNtB5_7Barrier4wait",
+    fn only_what_lets_others_go_on_is_told() {
+        for (how, names) in [
+            (
+                Some(Lets::Sync),
+                &[
+                    "__kmpc_barrier",
+                    "pthread_cond_signal",
+                    "sem_post",
+                    "_ZNSt18condition_variable10notify_oneEv",
+                    "_ZN3std4sync7barrier7Barrier4wait17h0123456789abcdefE",
+                    "_RNvMs0_NtNtCsjrHSEGnQ3l9_3std4sync7barrierNtB5_7Barrier4wait",
+                ][..],
+            ),
+            (
+                Some(Lets::Release),
+                &[
+                    "__kmpc_end_critical",
+                    "pthread_mutex_unlock",
+                    "mtx_unlock",
+                    "__atomic_store_16",
+                    "__atomic_fetch_add_8",
+                ],
+            ),
+            (
+                None,
+                &[
+                    "__kmpc_critical",
+                    "__kmpc_for_static_init_4",
+                    "pthread_mutex_lock",
+                    "sem_wait",
+                    "barrier",
+                    "flush",
+                    "__atomic_load_16",
+                    "_ZN3app7Barrier4waitE",
+                ],
+            ),
         ] {
-            assert!(releases(name), "{name}");
-        }
-        for name in [
-            "__kmpc_critical",
-            "__kmpc_for_static_init_4",
-            "pthread_mutex_lock",
-            "sem_wait",
-            "barrier",
-            "flush",
-            "__atomic_load_16",
-            "_ZN3app7Barrier4waitE",
-        ] {
-            assert!(!releases(name), "{name}");
+            names.iter().for_each(|name| assert_eq!(of_function(name), how, "{name}"));
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct Options {
     pub instructions: Option<Instructions>,
     /// `BF_ORDER`: how the threads' accesses are put in one order.
     pub order: Order,
+    /// `BF_ORDER=buffers`: only as they fill, not wherever a thread lets others go on.
+    pub order_of_buffers: bool,
     /// `BF_BY_PLACE`: whether to keep histograms by place in the source, whatever the modules ask for.
     pub by_place: Option<bool>,
     /// `BF_PATTERNS`: which access patterns to keep, whatever the modules ask for.
@@ -83,7 +85,7 @@ impl Options {
             "BF_MAX_WAYS" => self.max_ways = Some(number(&text, 1, 255)?),
             "BF_SAMPLE" => self.sample = Sample::parse(&text)?,
             "BF_INSTRUCTIONS" => self.instructions = Some(instructions(&text)?),
-            "BF_ORDER" => self.order = order(&text)?,
+            "BF_ORDER" => (self.order, self.order_of_buffers) = (order(&text)?, text == "buffers"),
             "BF_BY_PLACE" => self.by_place = Some(flag(&text)?),
             "BF_PATTERNS" => self.patterns = Some(patterns(&text)?),
             "BF_BY_OBJECT" => self.by_object = Some(flag(&text)?),
@@ -139,9 +141,9 @@ fn instructions(text: &str) -> Result<Instructions, String> {
 
 fn order(text: &str) -> Result<Order, String> {
     match text {
-        "time" => Ok(Order::Time),
+        "time" | "buffers" => Ok(Order::Time),
         "slots" => Ok(Order::Slots),
-        _ => Err(format!("{text:?} is neither time nor slots")),
+        _ => Err(format!("{text:?} is none of time, buffers, slots")),
     }
 }
 
@@ -273,7 +275,7 @@ mod tests {
             "BF_MAX_MEMORY: \"1 GB\" is no size; write 512M or 2G, ignored",
             "BF_MAX_SET_BITS: 25 is not in 0..=24, ignored",
             "BF_MAX_WAYS: \"many\" is no number, ignored",
-            "BF_ORDER: \"random\" is neither time nor slots, ignored",
+            "BF_ORDER: \"random\" is none of time, buffers, slots, ignored",
             "BF_PATTERNS: \"bytes\" is none of unique-bytes, mem-footprint, strides, none, ignored",
             "BF_PROFIEL: no variable of bf, ignored",
             "BF_ROUNDS: \"some\" is neither 0 nor 1, ignored",

@@ -52,6 +52,7 @@ mod names;
 mod objects;
 mod openmp;
 mod output;
+mod pace;
 mod paths;
 mod places;
 mod process;
@@ -89,6 +90,12 @@ pub unsafe extern "C" fn bf_flush(words: u64) -> *mut u64 {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn bf_sync() {
     thread::sync();
+}
+
+/// The same at what unlocks, and at atomic operations: see `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn bf_release() {
+    thread::release();
 }
 
 /// Called once per instrumented module by its constructor.

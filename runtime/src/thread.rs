@@ -3,6 +3,7 @@
 use crate::buffer;
 use crate::fair::Fair;
 use crate::level::Frame;
+use crate::pace::{self, Pace};
 use crate::process::{self, PATIENCE, Recorder};
 use crate::quiet::Quiet;
 use crate::recording::{Extent, Recording};
@@ -15,12 +16,13 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 use std::sync::MutexGuard;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, fence};
 
 /// One thread of the program; kept for another when it ended.
 pub struct Thread {
     inner: Fair<Recording>,
+    pace: Pace,
     /// Where its flushes run.
     stack: Stack,
     /// The alternate signal stack it has from us if it brought none.
@@ -33,7 +35,8 @@ impl Thread {
         if stack.top().is_null() {
             memory::exhausted();
         }
-        Box::leak(Box::new(Self { inner: Fair::new(Recording::new()), stack, signal_stack: Stack::new() }))
+        let (inner, pace) = (Fair::new(Recording::new()), Pace::new());
+        Box::leak(Box::new(Self { inner, pace, stack, signal_stack: Stack::new() }))
     }
 
     /// The record of the calling thread, if it has one.
@@ -72,6 +75,9 @@ pub struct Registry {
 
 static REGISTRY: Fair<Registry> =
     Fair::new(Registry { live: Vec::new(), idle: Vec::new(), calls: Vec::new(), used: 0 });
+
+/// How many threads record, those included that begin, and those that end and whose last accesses are not read yet.
+static RECORDING: AtomicUsize = AtomicUsize::new(0);
 
 /// The threads, unless that takes too long.
 pub fn registry_for_a_while() -> Option<MutexGuard<'static, Registry>> {
@@ -114,6 +120,7 @@ impl Registry {
                 self.idle.push(thread);
             }
         }
+        RECORDING.store(self.live.len(), Release);
     }
 
     /// Takes a thread off that ended.
@@ -131,6 +138,7 @@ impl Registry {
         inner.rest(Some(cursor));
         drop(inner);
         self.idle.push(thread);
+        RECORDING.store(self.live.len(), Release);
     }
 }
 
@@ -155,6 +163,8 @@ fn register(cursor: Cursor) -> &'static Thread {
 /// `own`: the program's stack of this thread.
 fn register_here(registry: &mut Registry, thread: &'static Thread, cursor: Cursor, own: Range<u64>) {
     let recorder = process::begin();
+    // From here on they hand over themselves.
+    RECORDING.store(registry.live.len() + 1, SeqCst);
     // What others did until now comes before what this thread does: one of them made it.
     if !process::finished() {
         for other in &registry.live {
@@ -374,10 +384,31 @@ fn end_recorded(cursor: Cursor) {
 
 /// What others do from now on comes behind what the calling thread recorded so far.
 pub fn sync() {
-    if !process::off() && !process::finished() && process::recorder().is_some_and(|each| each.session().is_shared()) {
+    if is_to_sync() {
         let _quiet = Quiet::enter();
         memory::run(drain_mine);
     }
+}
+
+/// The same, unless it releases something every other moment.
+pub fn release() {
+    if let Some(thread) = Thread::of(Cursor::mine())
+        && is_to_sync()
+        && thread.pace.counts(pace::now())
+    {
+        sync();
+        thread.pace.goes_on(pace::now());
+    }
+}
+
+/// Whether some other thread could see what this one does.
+fn is_to_sync() -> bool {
+    // Either a thread that begins finds here what this one did, or this one finds that it begins.
+    fence(SeqCst);
+    RECORDING.load(Relaxed) > 1
+        && !process::off()
+        && !process::finished()
+        && process::recorder().is_some_and(Recorder::syncs)
 }
 
 /// Reads what the calling thread recorded so far.
