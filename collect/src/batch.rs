@@ -821,4 +821,13 @@ mod tests {
             assert!(accesses >= 1000 && batch.records().next().is_none());
         }
     }
+
+    /// Wherever a stream of records is cut into batches, together they have the same words.
+    #[test]
+    fn a_record_without_accesses_is_something() {
+        let mut alone = batch(&[(3, 0)]);
+        assert_eq!((alone.accesses(), alone.words().len(), alone.is_empty()), (0, 1, false));
+        alone.clear();
+        assert!(alone.is_empty());
+    }
 }

@@ -330,7 +330,7 @@ impl Round {
         let rounds = word / self.content.words().len();
         let item = match (at.item, more.item) {
             (Place::NO_ITEM, _) | (_, Place::NO_ITEM) => Place::NO_ITEM,
-            (at, more) => at + more - rounds * self.content.items().len(),
+            (at, more) => (at + more).checked_sub(rounds * self.content.items().len()).unwrap_or(Place::NO_ITEM),
         };
         Place { word: word % self.content.words().len(), item }
     }

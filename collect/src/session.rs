@@ -203,6 +203,8 @@ pub struct Session {
     accesses: AtomicU64,
     skipped: AtomicU64,
     again: AtomicU64,
+    /// Batches of rounds that were analysed after they had been compared.
+    steps: AtomicU64,
     /// Whether no more memory may be taken.
     full: fn() -> bool,
     closed: AtomicBool,
@@ -235,6 +237,7 @@ impl Session {
             accesses: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
             again: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
             full: || false,
             closed: AtomicBool::new(false),
         }
@@ -294,12 +297,9 @@ impl Session {
     /// A place for a new thread: that of a thread that ended if there is one, with its contents, else a new one.
     /// Slot 0 is the first. Once there are two the global stacks exist and have slot 0's contents and counts.
     pub fn take_slot(&self) -> u32 {
-        let taken = |slots: &Slots| slots.free.is_empty().then_some(slots.owners.len());
-        if self.lock(&self.slots).and_then(|slots| taken(&slots)).is_some_and(|taken| taken > 0) {
-            self.seek_anew();
-        }
-        let Some(mut slots) = self.lock(&self.slots) else { return 0 };
-        slots.free.pop().unwrap_or_else(|| self.add_slot(&mut slots))
+        let Some(mut repeating) = self.lock(&self.repeating) else { return 0 };
+        let free = self.lock(&self.slots).and_then(|mut slots| slots.free.pop());
+        free.unwrap_or_else(|| self.add_slot(&mut repeating))
     }
 
     /// The thread on this slot ended.
@@ -311,16 +311,21 @@ impl Session {
 
     /// Makes sure that slots 0 ..= slot exist, for traces that number their threads.
     pub fn ensure_slot(&self, slot: u32) {
-        if slot > 0 && self.lock(&self.slots).is_some_and(|slots| slots.owners.len() <= slot as usize) {
-            self.seek_anew();
-        }
-        let Some(mut slots) = self.lock(&self.slots) else { return };
-        while slots.owners.len() <= slot as usize {
-            self.add_slot(&mut slots);
+        let lacks = || self.lock(&self.slots).is_some_and(|slots| slots.owners.len() <= slot as usize);
+        if lacks() {
+            let Some(mut repeating) = self.lock(&self.repeating) else { return };
+            while lacks() {
+                self.add_slot(&mut repeating);
+            }
         }
     }
 
-    fn add_slot(&self, slots: &mut Slots) -> u32 {
+    /// One more, for which rounds are sought anew: there are none of so many slots yet.
+    fn add_slot(&self, repeating: &mut Repeating) -> u32 {
+        if self.lock(&self.slots).is_some_and(|slots| !slots.owners.is_empty()) {
+            self.seek_anew(repeating);
+        }
+        let Some(mut slots) = self.lock(&self.slots) else { return 0 };
         if let [only] = slots.owners.as_slice() {
             match self.pipeline.get() {
                 Some(pipeline) => pipeline.at_rest(|job| self.work_on(job), || self.begin_global(only)),
@@ -491,7 +496,13 @@ impl Session {
             return Some(OnItsWay(None));
         }
         if self.global.get().is_none() {
-            return (!self.is_round(batch, bucket)).then_some(OnItsWay(None));
+            if self.is_round(batch, bucket) {
+                return None;
+            }
+            // A second slot may have come meanwhile.
+            if self.global.get().is_none() {
+                return Some(OnItsWay(None));
+            }
         }
         let mut repeating = self.lock(&self.repeating)?;
         let Some(team) = &mut repeating.team else { return Some(OnItsWay(None)) };
@@ -519,11 +530,12 @@ impl Session {
 
     /// Waits until all batches that were to be analysed are, while no more can come; whether they are.
     fn is_quiet(&self) -> bool {
-        let begin = Instant::now();
+        let mut naps = 0;
         while self.on_their_way.load(Ordering::Acquire) > 0 {
-            if self.closed.load(Ordering::Acquire) || begin.elapsed() > DRAINED {
+            if self.closed.load(Ordering::Acquire) || naps == MOST_NAPS {
                 return false;
             }
+            naps += 1;
             sleep(NAP);
         }
         self.drain(DRAINED)
@@ -535,14 +547,17 @@ impl Session {
         while let Some(before) = team.is_due() {
             let last = before + 1 == team::ANALYSED;
             let ready = self.is_quiet() && (!last || self.begin_told(told));
+            let mut whole = ready;
             if ready {
-                team.for_each_batch(|slot, batch, bucket| self.feed_after_all(slot, batch, bucket));
-                team.analysed();
+                team.for_each_batch(|slot, batch, bucket| whole &= self.feed_after_all(slot, batch, bucket));
+                whole = whole && (!last || self.end_told(told));
+                team.analysed(last && whole);
             }
-            if !ready || last && !self.end_told(told) {
+            if !whole {
                 return self.end_team(repeating);
             }
         }
+        self.pass_all_on();
     }
 
     /// What is counted from now on counts again; whether it can.
@@ -588,12 +603,28 @@ impl Session {
         Some(all)
     }
 
-    /// Analyses what was counted as if it had been.
-    fn feed_after_all(&self, slot: u32, batch: &Batch, bucket: Bucket) {
+    /// Analyses what was counted as if it had been; whether the stacks took it.
+    fn feed_after_all(&self, slot: u32, batch: &Batch, bucket: Bucket) -> bool {
         let all = self.feed_all(slot, batch, bucket).unwrap_or_default();
+        self.take_back(batch, bucket, all);
+        all
+    }
+
+    /// A batch was not counted again after all: the stacks took all of it, or not.
+    fn take_back(&self, batch: &Batch, bucket: Bucket, all: bool) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
         if bucket != Bucket::UNCOUNTED {
             self.again.fetch_sub(batch.accesses(), Ordering::Relaxed);
             self.skipped.fetch_add(if all { 0 } else { batch.accesses() }, Ordering::Relaxed);
+        }
+    }
+
+    /// What is left to the global stacks comes before what follows.
+    fn pass_all_on(&self) {
+        if let Some(global) = self.global.get()
+            && let Some(_turn) = self.lock(&global.turn)
+        {
+            self.feed_made(global, MADE);
         }
     }
 
@@ -601,9 +632,10 @@ impl Session {
     fn end_team(&self, repeating: &mut Repeating) {
         let Repeating { team: Some(team), told, .. } = repeating else { return };
         let left = team.end();
-        if left.is_empty() || !self.is_quiet() {
+        if left.is_empty() {
             return;
         }
+        let is_quiet = self.is_quiet();
         if left.times > 0
             && let (Some(owners), Some(mut trackers)) = (self.all_owners(), self.lock(&self.trackers))
         {
@@ -614,7 +646,11 @@ impl Session {
             let shared = trackers.iter_mut().zip(&told.shared);
             shared.for_each(|(tracker, tally)| tracker.count_again(tally, left.times));
         }
-        left.for_each_batch(|slot, batch, bucket| self.feed_after_all(slot, batch, bucket));
+        left.for_each_batch(|slot, batch, bucket| match is_quiet {
+            true => drop(self.feed_after_all(slot, batch, bucket)),
+            false => self.take_back(batch, bucket, false),
+        });
+        self.pass_all_on();
     }
 
     /// Whether a batch of the only slot belongs to a round like one before, so that there is nothing more to do with it.
@@ -681,31 +717,25 @@ impl Session {
         }
         left.for_each_batch(|batch, bucket| {
             let all = self.feed_only(batch, bucket);
-            if bucket != Bucket::UNCOUNTED {
-                self.again.fetch_sub(batch.accesses(), Ordering::Relaxed);
-                self.skipped.fetch_add(if all { 0 } else { batch.accesses() }, Ordering::Relaxed);
-            }
+            self.take_back(batch, bucket, all);
         });
         left
     }
 
     /// There will be one more slot besides others.
-    fn seek_anew(&self) {
-        if let Some(mut repeating) = self.lock(&self.repeating) {
-            self.end_repeating(&mut repeating);
-            let sought = self.config.rounds.filter(|_| self.config.rounds_of_several && repeating.rounds.is_some());
-            let team = repeating.team.take().or_else(|| sought.map(Team::new));
-            *repeating = Repeating { team, ..Repeating::default() };
-        }
+    fn seek_anew(&self, repeating: &mut Repeating) {
+        self.end_repeating(repeating);
+        let sought = self.config.rounds.filter(|_| self.config.rounds_of_several && repeating.rounds.is_some());
+        let team = repeating.team.take().or_else(|| sought.map(Team::new));
+        *repeating = Repeating { team, ..Repeating::default() };
     }
 
     /// The same, unless somebody else is at it and nothing goes on for `patience`.
     fn end_repeating_for(&self, patience: Duration) -> Option<()> {
         loop {
-            // That changes with every batch of a round that is analysed.
-            let before = self.again.load(Ordering::Relaxed);
+            let before = self.steps.load(Ordering::Relaxed);
             let repeating = lock_for(&self.repeating, patience);
-            if repeating.is_some() || self.again.load(Ordering::Relaxed) == before {
+            if repeating.is_some() || self.steps.load(Ordering::Relaxed) == before {
                 return repeating.map(|mut repeating| self.end_repeating(&mut repeating));
             }
         }
@@ -1142,6 +1172,8 @@ const WAITING: usize = 8;
 /// In [`Session::feeding`]: one batch is fed with all stacks at hand.
 const ALONE: u32 = u32::MAX;
 
+/// For those that are on their way: minutes, if nothing stops the process meanwhile.
+const MOST_NAPS: u32 = 1 << 21;
 /// For the only slot to have nothing handed over any more.
 const DRAINED: Duration = Duration::from_secs(10);
 

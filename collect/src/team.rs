@@ -66,8 +66,9 @@ pub(crate) struct Team {
     state: State,
     /// Of the recorded round: so many words of a slot, in order.
     pieces: Vec<(u32, usize)>,
-    /// How often it was analysed since.
+    /// How often it was analysed since, and whether it is known what the last of those counted.
     analysed: u64,
+    counts: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,8 +154,8 @@ impl Team {
             self.members.push(Member { seeker: Seeker::new(self.seek), ..Member::default() });
         }
         if self.state == State::Seeking {
-            self.seek(slot, batch);
             if !full {
+                self.seek(slot, batch);
                 self.guess(slot);
             }
             return Next::Analyse;
@@ -248,7 +249,7 @@ impl Team {
 
     /// Rounds of all of them that are only counted again.
     fn counted(&self) -> u64 {
-        if self.analysed == ANALYSED { self.done() - ANALYSED } else { 0 }
+        if self.counts { self.done() - ANALYSED } else { 0 }
     }
 
     /// Whether a round is to be analysed now ([`Team::for_each_batch`]); how many were.
@@ -256,9 +257,10 @@ impl Team {
         (self.analysed < self.done().min(ANALYSED)).then_some(self.analysed)
     }
 
-    /// One was.
-    pub(crate) fn analysed(&mut self) {
+    /// One was; whether what it counted counts again for all that follow.
+    pub(crate) fn analysed(&mut self, counts: bool) {
         self.analysed += 1;
+        self.counts = counts;
     }
 
     /// Gives the recorded round to `take`, in order, by slot.
@@ -270,11 +272,14 @@ impl Team {
 
     /// Goes back to seeking; what there was besides what was analysed.
     pub(crate) fn end(&mut self) -> Left {
+        if self.state == State::Seeking {
+            return Left::default();
+        }
         let analysed = self.analysed;
         let times = self.counted();
         self.pays = times > 0;
-        let is_seeking = std::mem::take(&mut self.state) == State::Seeking;
-        self.wrong = if times > 0 { 0 } else { self.wrong + u32::from(!is_seeking) };
+        self.state = State::Seeking;
+        self.wrong = if times > 0 { 0 } else { self.wrong + 1 };
         if std::mem::take(&mut self.is_broken) && self.wrong <= PATIENCE {
             // It may go on in a moment.
             if self.next.is_empty() {
@@ -291,7 +296,7 @@ impl Team {
             (std::mem::take(&mut member.round), std::mem::take(&mut member.same) - (analysed + times) * length)
         };
         let members = self.members.iter_mut().map(left).collect();
-        self.analysed = 0;
+        (self.analysed, self.counts) = (0, false);
         Left { times, members, pieces: std::mem::take(&mut self.pieces) }
     }
 
@@ -435,9 +440,9 @@ mod tests {
                     all.push((*slot, batch.clone(), *bucket));
                 }
             }
-            while team.is_due().is_some() {
+            while let Some(before) = team.is_due() {
                 team.for_each_batch(|slot, batch, bucket| all.push((slot, batch.clone(), bucket)));
-                team.analysed();
+                team.analysed(before + 1 == ANALYSED);
             }
         }
         end(&mut team, &mut all);
