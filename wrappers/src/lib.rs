@@ -5,6 +5,8 @@
 //! or stderr of its own, no warning the compiler alone would not give, the compiler's exit code and signals. It must
 //! never start a process of its own, write a file or look into a source file.
 //!
+//! `bf-rustc` and `bf-cargo` are simpler: [`rust`].
+//!
 //! The way of a command line: [`response`] expands `@file`s, [`options`] takes out what is ours, [`scan`] finds out
 //! what the compiler will do, [`toolchain`] finds the compiler and our files, [`plan`] puts the command together.
 #![forbid(unsafe_code)]
@@ -12,6 +14,7 @@
 pub mod options;
 pub mod plan;
 pub mod response;
+pub mod rust;
 pub mod scan;
 pub mod toolchain;
 
@@ -35,6 +38,10 @@ pub enum Tool {
     Ar,
     /// `llvm-ranlib`
     Ranlib,
+    /// `rustc`
+    Rustc,
+    /// `cargo`
+    Cargo,
 }
 
 impl Tool {
@@ -46,6 +53,8 @@ impl Tool {
             Self::ClangXx => "bf-clang++",
             Self::Ar => "bf-ar",
             Self::Ranlib => "bf-ranlib",
+            Self::Rustc => "bf-rustc",
+            Self::Cargo => "bf-cargo",
         }
     }
 }
@@ -94,16 +103,18 @@ pub fn main(tool: Tool) -> ExitCode {
 }
 
 fn run(tool: Tool, mut args: Vec<OsString>) -> Result<(), Error> {
-    if args.iter().any(|arg| arg == "--bf-help") {
+    // What comes after it is the program's that Cargo runs, or files.
+    let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    if args[..end].iter().any(|arg| arg == "--bf-help") {
         print(&options::help(tool));
         return Ok(());
     }
-    let show = args.iter().any(|arg| arg == "--bf-show");
-    args.retain(|arg| arg != "--bf-show");
+    let show = args.extract_if(..end, |arg| arg == "--bf-show").count() > 0;
 
     let tree = Tree::of_this_program()?;
     let plan = match tool {
         Tool::Clang | Tool::ClangXx => plan::compiler(tool, args, &tree)?,
+        Tool::Rustc | Tool::Cargo => rust::plan(tool, args, &tree)?,
         Tool::Ar | Tool::Ranlib => Plan::plain(toolchain::archiver(tool, &tree)?, args),
     };
     if show {
@@ -111,7 +122,7 @@ fn run(tool: Tool, mut args: Vec<OsString>) -> Result<(), Error> {
         return Ok(());
     }
     let mut command = Command::new(&plan.program);
-    command.args(&plan.args);
+    command.args(&plan.args).envs(plan.env.iter().map(|(name, value)| (name, value)));
     match &plan.pass_options {
         Some(value) => command.env(plan::PASS_OPTIONS, value),
         // What an enclosing bf-clang asked for is not for this compiler.

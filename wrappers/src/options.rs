@@ -126,7 +126,7 @@ pub fn disabled_by_environment() -> bool {
 }
 
 /// Two dashes are as good as one.
-fn is_ours(word: &OsStr) -> bool {
+pub(crate) fn is_ours(word: &OsStr) -> bool {
     let word = word.as_bytes();
     word.starts_with(b"-bf-") || word.starts_with(b"--bf-")
 }
@@ -159,6 +159,13 @@ pub fn help(tool: Tool) -> String {
         Tool::Ar | Tool::Ranlib => {
             text += "Runs the LLVM archiver that belongs to bf-clang's compiler, for archives of LTO objects.\n";
             text += "All arguments are passed on.\n";
+        }
+        Tool::Rustc | Tool::Cargo => {
+            text = format!("Usage: {name} [+TOOLCHAIN] [-bf-OPTION]... [ARGUMENTS OF THE TOOL]...\n\n");
+            text +=
+                "Builds Rust with every memory access instrumented, and links the runtime. The options of bf-clang\n";
+            text += "(bf-clang --bf-help) come first, or stand in BF_OPTS; all other arguments are passed on.\n";
+            text += "bf-cargo builds for a named target, so what is built lies in target/TARGET/.\n";
         }
         Tool::Clang | Tool::ClangXx => {
             text += "Compiles as clang does, with every memory access instrumented; links the runtime.\n";

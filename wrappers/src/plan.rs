@@ -26,13 +26,15 @@ pub struct Plan {
     pub args: Vec<OsString>,
     /// Value of [`PASS_OPTIONS`]; `None`: not set.
     pub pass_options: Option<OsString>,
+    /// Other variables.
+    pub env: Vec<(&'static str, OsString)>,
 }
 
 impl Plan {
     /// `program` with the user's arguments and nothing else.
     #[must_use]
     pub fn plain(program: PathBuf, args: Vec<OsString>) -> Self {
-        Self { program, args, pass_options: None }
+        Self { program, args, pass_options: None, env: Vec::new() }
     }
 
     /// As a line a shell would run.
@@ -42,6 +44,7 @@ impl Plan {
         if let Some(value) = &self.pass_options {
             words.push(format!("{PASS_OPTIONS}={}", quote(value)));
         }
+        words.extend(self.env.iter().map(|(name, value)| format!("{name}={}", quote(value))));
         words.push(quote(self.program.as_os_str()));
         words.extend(self.args.iter().map(|arg| quote(arg)));
         words.join(" ") + "\n"
@@ -86,7 +89,7 @@ fn assemble(compiler: Compiler, words: &[Word], ours: &Ours, scan: &Scan, tree: 
     args.extend(runtime(scan, tree));
     args.extend(words[runtime_at..].iter().map(|word| word.given.clone()));
     let pass_options = (!ours.options.is_empty()).then(|| ours.options.join(OsStr::new("\n")));
-    Ok(Plan { program: compiler.program, args, pass_options })
+    Ok(Plan { program: compiler.program, args, pass_options, env: Vec::new() })
 }
 
 /// What links the runtime; empty if nothing is to be linked.
@@ -131,7 +134,7 @@ fn run_path(scan: &Scan, lib: PathBuf) -> OsString {
     }
 }
 
-fn joined(prefix: &str, value: &OsStr) -> OsString {
+pub(crate) fn joined(prefix: &str, value: &OsStr) -> OsString {
     joined_with(prefix.into(), b"", value)
 }
 

@@ -46,6 +46,25 @@ pub enum Error {
         /// Compilers there is a pass for.
         have: String,
     },
+    /// No Rust.
+    #[error("no {0}: install a Rust toolchain (https://rustup.rs) and have it in PATH")]
+    NoRust(&'static str),
+    /// The compiler says nothing of its LLVM.
+    #[error("{0} -vV names no version of LLVM: bf works with compilers that are built on LLVM")]
+    UnknownRust(String),
+    /// No pass for its LLVM.
+    #[error(
+        "no pass for Rust on LLVM {major}: {path} is missing; choose a toolchain on LLVM 22 or 19 (rustc -vV says which)"
+    )]
+    NoPassForRust {
+        /// The major version of the compiler's LLVM.
+        major: u32,
+        /// Where the pass would be.
+        path: String,
+    },
+    /// The runtime is of this machine.
+    #[error("no runtime for target {0}: bf instruments programs of this machine")]
+    ForeignTarget(String),
     /// No archiver.
     #[error("no {name}: install it (apt-get install {package})")]
     NoArchiver {

@@ -3,4 +3,5 @@
 mod builds;
 mod driver;
 mod lto;
+mod rust;
 mod sandbox;

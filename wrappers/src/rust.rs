@@ -1,0 +1,146 @@
+//! `bf-rustc` and `bf-cargo`: Rust's compiler with the pass, and Cargo with that compiler.
+//!
+//! `rustc` loads a pass by an unstable option, so it runs with `RUSTC_BOOTSTRAP=1`. Cargo is told by the environment, and builds
+//! for a target that it is told: so build scripts and procedural macros, which run in the compiler, are left alone.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::Command;
+
+use crate::options::{self, Ours};
+use crate::plan::{Plan, joined};
+use crate::response::Word;
+use crate::toolchain::{self, Tree};
+use crate::{Error, Tool};
+
+/// Options of the compiler that Cargo passes on, one after the other.
+const ENCODED_FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
+const SEPARATOR: &[u8] = b"\x1f";
+
+/// What is asked of a Rust toolchain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Toolchain {
+    /// The target that it builds for unless told otherwise.
+    host: String,
+    /// Version of its LLVM.
+    major: u32,
+}
+
+/// The command for these arguments: `+TOOLCHAIN` and options of ours first, then those of the tool.
+///
+/// # Errors
+///
+/// An option of ours is wrong, there is no Rust toolchain or no pass for its LLVM, or it is to build for another target.
+pub fn plan(tool: Tool, mut args: Vec<OsString>, tree: &Tree) -> Result<Plan, Error> {
+    let chosen: Vec<_> = args.extract_if(..args.len().min(1), |arg| arg.as_bytes().starts_with(b"+")).collect();
+    let begin = args.iter().position(|arg| !options::is_ours(arg)).unwrap_or(args.len());
+    let mut words = args.drain(..begin).map(|given| Word { given, expansion: None }).collect();
+    let ours = options::take(&mut words).map_err(|error| Error::Option(error, tool.name()))?;
+    let name = if tool == Tool::Cargo { "cargo" } else { "rustc" };
+    let program = which::which(name).map_err(|_| toolchain::Error::NoRust(name))?;
+    if ours.disable || options::disabled_by_environment() {
+        return Ok(Plan::plain(program, chosen.into_iter().chain(args).collect()));
+    }
+    let toolchain = ask(&chosen)?;
+    let pass = tree.pass(toolchain.major);
+    if !pass.exists() {
+        let path = pass.display().to_string();
+        return Err(toolchain::Error::NoPassForRust { major: toolchain.major, path }.into());
+    }
+    if let Some(other) = target(&args).filter(|target| *target != *toolchain.host) {
+        return Err(toolchain::Error::ForeignTarget(other.to_string_lossy().into_owned()).into());
+    }
+    let mut flags: Vec<OsString> = vec![
+        joined("-Zllvm-plugins=", pass.as_os_str()),
+        joined("-Clink-arg=", tree.lib().join("libbf_rt.so").as_os_str()),
+        joined("-Clink-arg=-Wl,-z,nodelete,-rpath,", tree.lib().join("").as_os_str()),
+    ];
+    let mut env = vec![("RUSTC_BOOTSTRAP", OsString::from("1"))];
+    let mut all = chosen;
+    if tool == Tool::Cargo {
+        if let Some(options) = joined_options(&ours, " ") {
+            // Cargo does not see what only the pass is told, and would not compile again.
+            flags.push(format!("--cfg=bf={:?}", options.to_string_lossy()).into());
+        }
+        env.push((ENCODED_FLAGS, encoded(&flags)));
+        if target(&args).is_none() {
+            env.push(("CARGO_BUILD_TARGET", toolchain.host.into()));
+        }
+    } else {
+        all.append(&mut flags);
+    }
+    all.append(&mut args);
+    Ok(Plan { program, args: all, pass_options: joined_options(&ours, "\n"), env })
+}
+
+fn joined_options(ours: &Ours, between: &str) -> Option<OsString> {
+    (!ours.options.is_empty()).then(|| ours.options.join(OsStr::new(between)))
+}
+
+/// Those of the user, as Cargo would find them in the environment, then `flags`.
+fn encoded(flags: &[OsString]) -> OsString {
+    let users = match env::var_os(ENCODED_FLAGS) {
+        Some(encoded) => encoded.as_bytes().split(|&byte| byte == SEPARATOR[0]).map(<[u8]>::to_vec).collect(),
+        None => {
+            let plain = env::var_os("RUSTFLAGS").unwrap_or_default();
+            plain.as_bytes().split(u8::is_ascii_whitespace).map(<[u8]>::to_vec).collect::<Vec<_>>()
+        }
+    };
+    let all: Vec<_> = users.into_iter().filter(|flag| !flag.is_empty()).chain(flags.iter().map(bytes)).collect();
+    OsStr::from_bytes(&all.join(SEPARATOR)).to_owned()
+}
+
+fn bytes(text: &OsString) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+/// The target that is asked for, if one is.
+fn target(args: &[OsString]) -> Option<OsString> {
+    let mut args = args.iter().take_while(|arg| *arg != "--");
+    while let Some(arg) = args.next() {
+        if arg == "--target" {
+            return args.next().cloned();
+        }
+        if let Some(target) = arg.as_bytes().strip_prefix(b"--target=") {
+            return Some(OsStr::from_bytes(target).to_owned());
+        }
+    }
+    None
+}
+
+fn ask(chosen: &[OsString]) -> Result<Toolchain, toolchain::Error> {
+    let rustc = env::var_os("RUSTC").filter(|name| !name.is_empty()).unwrap_or_else(|| "rustc".into());
+    let answer = Command::new(&rustc).args(chosen).arg("-vV").output();
+    let answer = answer.map_err(|_| toolchain::Error::NoRust("rustc"))?;
+    let said = String::from_utf8_lossy(&answer.stdout);
+    read(&said).ok_or_else(|| toolchain::Error::UnknownRust(rustc.to_string_lossy().into_owned()))
+}
+
+/// What `rustc -vV` says.
+fn read(said: &str) -> Option<Toolchain> {
+    let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let major = value("LLVM version:")?.split('.').next()?.parse().ok()?;
+    Some(Toolchain { host: value("host:")?.to_owned(), major })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_compiler_says_is_read() {
+        let said = "rustc 1.95.0 (59807616e 2026-04-14)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1.95.0\n\
+                    LLVM version: 22.1.2\n";
+        assert_eq!(read(said), Some(Toolchain { host: "x86_64-unknown-linux-gnu".into(), major: 22 }));
+        assert_eq!(read("rustc 1.95.0\nhost: x86_64-unknown-linux-gnu\n"), None);
+    }
+
+    #[test]
+    fn the_target_is_an_option_of_the_tool_not_of_the_program() {
+        let of = |line: &str| target(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(of("build --target a --release"), Some("a".into()));
+        assert_eq!(of("build --target=b"), Some("b".into()));
+        assert_eq!(of("run -- --target c"), None);
+    }
+}

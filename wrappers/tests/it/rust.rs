@@ -1,0 +1,82 @@
+//! Rust: one file, and a project with a build script and a macro of its own.
+
+use crate::sandbox::{Sandbox, text};
+
+const MAIN: &str = r#"use std::sync::{Barrier, Mutex};
+
+fn main() {
+    let (sum, barrier) = (Mutex::new(0), Barrier::new(2));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let cells: Vec<u64> = std::hint::black_box((1..=6).collect());
+                barrier.wait();
+                *sum.lock().unwrap() += cells.iter().sum::<u64>();
+            });
+        }
+    });
+    println!("{}", sum.into_inner().unwrap());
+}
+"#;
+
+#[test]
+fn one_file() {
+    let dir = Sandbox::new(&[("a.rs", MAIN)]);
+    let output = dir.tool("bf-rustc", "-bf-line-size=32,64 -O a.rs -o a");
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{}", text(&output));
+    assert!(dir.is_instrumented("a"));
+    dir.runs("a");
+    assert_eq!(dir.profiles().len(), 1);
+}
+
+/// What runs while it is built is left alone: only the program leaves a profile.
+#[test]
+fn a_project() {
+    let dir = Sandbox::new(&[
+        (
+            "Cargo.toml",
+            "[package]\nname = \"app\"\nedition = \"2024\"\n[dependencies]\nanswer = { path = \"answer\" }\n[workspace]\n",
+        ),
+        ("build.rs", "fn main() { println!(\"cargo::rustc-env=TWO={}\", [1, 1].iter().sum::<i32>()) }\n"),
+        (
+            "src/main.rs",
+            "fn main() {\n    let two: i32 = env!(\"TWO\").parse().unwrap();\n    println!(\"{}\", two * answer::half!());\n}\n",
+        ),
+        ("answer/Cargo.toml", "[package]\nname = \"answer\"\nedition = \"2024\"\n[lib]\nproc-macro = true\n"),
+        (
+            "answer/src/lib.rs",
+            "#[proc_macro]\npub fn half(_: proc_macro::TokenStream) -> proc_macro::TokenStream {\n    \
+             format!(\"{}\", 42 / 2).parse().unwrap()\n}\n",
+        ),
+    ]);
+    let cargo = |line: &str| {
+        let mut command = dir.command(bf_tests::program("bf-cargo"));
+        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+            command.env_remove(name);
+        }
+        command.env("CARGO_TARGET_DIR", dir.path("target")).args(line.split(' ')).output().unwrap()
+    };
+    let output = cargo("run --quiet --release --offline");
+    assert_eq!((text(&output).contains("warning"), &*output.stdout), (false, &b"42\n"[..]), "{}", text(&output));
+    assert_eq!(dir.profiles().len(), 1, "{:?}", dir.profiles());
+
+    // Another option is another build.
+    let output = cargo("-bf-disable run --quiet --release --offline -- --bf-help");
+    assert_eq!((&*output.stdout, dir.profiles().len()), (&b"42\n"[..], 1), "{}", text(&output));
+    let output = cargo("-bf-verbose build --release --offline");
+    assert!(text(&output).contains("bf: app"), "{}", text(&output));
+}
+
+#[test]
+fn what_cannot_be_built_is_named() {
+    let dir = Sandbox::new(&[("a.rs", MAIN)]);
+    for (tool, line, code, message) in [
+        ("bf-cargo", "build --target wasm32-unknown-unknown", 1, "no runtime for target wasm32-unknown-unknown"),
+        ("bf-rustc", "--target=wasm32-unknown-unknown a.rs", 1, "no runtime for target wasm32-unknown-unknown"),
+        ("bf-cargo", "-bf-nonsense build", 2, "unknown option '-bf-nonsense'"),
+    ] {
+        let output = dir.tool(tool, line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(code) && said.contains(message), "{}", text(&output));
+    }
+}
