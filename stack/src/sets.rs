@@ -109,10 +109,12 @@ impl Parts {
 }
 
 impl Clone for Parts {
-    /// The copy lies elsewhere, so its cache lines may begin elsewhere.
+    /// The copy lies elsewhere, so its cache lines may begin elsewhere. What was never used takes no memory there either.
     fn clone(&self) -> Self {
         let mut copy = Self::new(self.len);
-        copy.all_mut().copy_from_slice(self.all());
+        for (to, from) in copy.all_mut().iter_mut().zip(self.all()).filter(|(_, from)| **from != [0; PART]) {
+            *to = *from;
+        }
         copy
     }
 }
@@ -173,8 +175,8 @@ impl Sets {
     /// Forgets all lines.
     pub(crate) fn clear(&mut self) {
         for kept in &mut self.kept {
-            kept.front.stamps.fill(0);
-            kept.back.stamps.fill(0);
+            let parts = [&mut kept.front, &mut kept.back].into_iter().flat_map(Parts::all_mut);
+            parts.filter(|part| **part != [0; PART]).for_each(|part| *part = [0; PART]);
         }
     }
 }
