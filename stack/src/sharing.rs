@@ -17,7 +17,7 @@ use std::hash::BuildHasherDefault;
 pub struct Position {
     /// With one set.
     pub full: u32,
-    /// With 2^a sets, a = 1, 2, …, at index a - 1: cut off at `max_ways` or beyond; 0 beyond `max_set_bits`.
+    /// With 2^a sets, a = 1, 2, …, at index a - 1: cut off at `max_ways` or beyond; any beyond `max_set_bits`.
     pub by_set: [u8; Limits::MOST_SET_BITS as usize],
 }
 

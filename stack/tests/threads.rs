@@ -6,7 +6,7 @@ use bf_stack::{
     Reference, Shared, Stack, Visit,
 };
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// From the top.
 type Items = Vec<Option<u64>>;
@@ -240,16 +240,21 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
     others.iter_mut().map(Digester::take_within).for_each(|within| helped.absorb(&within));
     compare(&helped.counted(), &fed.counted());
     for (index, (stack, thread)) in stacks.iter().zip(&model.threads).enumerate() {
-        let mut shared: HashMap<u8, Shared> = stack.shared().into_iter().map(|(b, shared)| (b.0, shared)).collect();
-        for (bucket, got) in stack.histograms() {
-            let want = thread.counts.get(&bucket.0).cloned().unwrap_or_default();
-            assert_eq!((got.references, got.cold), (want.references, want.cold), "thread {index}");
+        let shared: HashMap<u8, Shared> = stack.shared().into_iter().map(|(b, shared)| (b.0, shared)).collect();
+        let histograms: HashMap<u8, _> = stack.histograms().into_iter().map(|(b, got)| (b.0, got)).collect();
+        // What is known of a bucket may be only what others did.
+        let buckets: BTreeSet<_> = histograms.keys().chain(shared.keys()).chain(thread.counts.keys()).collect();
+        for bucket in buckets {
+            let want = thread.counts.get(bucket).cloned().unwrap_or_default();
+            let got = histograms.get(bucket).map(|got| (got.references, got.cold)).unwrap_or_default();
+            assert_eq!(got, (want.references, want.cold), "thread {index}");
             for kind in 0..2 {
+                let Some(got) = histograms.get(bucket) else { continue };
                 let full = got.full.distances[kind].clone();
                 let sets = got.sets.iter().map(|set| set.distances[kind].clone()).collect();
                 assert_eq!(tally(&ByPosition { full, sets }, limits), want.distances[kind], "thread {index}");
             }
-            let got = shared.remove(&bucket.0).unwrap_or_default();
+            let got = shared.get(bucket).cloned().unwrap_or_default();
             for (name, got, want) in [
                 ("lost", &got.lost, &want.lost),
                 ("received", &got.received, &want.received),
