@@ -34,6 +34,8 @@ pub enum Tool {
     Clang,
     /// `clang++`
     ClangXx,
+    /// `flang`
+    Flang,
     /// `llvm-ar`
     Ar,
     /// `llvm-ranlib`
@@ -51,6 +53,7 @@ impl Tool {
         match self {
             Self::Clang => "bf-clang",
             Self::ClangXx => "bf-clang++",
+            Self::Flang => "bf-flang",
             Self::Ar => "bf-ar",
             Self::Ranlib => "bf-ranlib",
             Self::Rustc => "bf-rustc",
@@ -113,7 +116,7 @@ fn run(tool: Tool, mut args: Vec<OsString>) -> Result<(), Error> {
 
     let tree = Tree::of_this_program()?;
     let plan = match tool {
-        Tool::Clang | Tool::ClangXx => plan::compiler(tool, args, &tree)?,
+        Tool::Clang | Tool::ClangXx | Tool::Flang => plan::compiler(tool, args, &tree)?,
         Tool::Rustc | Tool::Cargo => rust::plan(tool, args, &tree)?,
         Tool::Ar | Tool::Ranlib => Plan::plain(toolchain::archiver(tool, &tree)?, args),
     };

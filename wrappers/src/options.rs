@@ -167,15 +167,16 @@ pub fn help(tool: Tool) -> String {
             text += "(bf-clang --bf-help) come first, or stand in BF_OPTS; all other arguments are passed on.\n";
             text += "bf-cargo builds for a named target, so what is built lies in target/TARGET/.\n";
         }
-        Tool::Clang | Tool::ClangXx => {
-            text += "Compiles as clang does, with every memory access instrumented; links the runtime.\n";
+        Tool::Clang | Tool::ClangXx | Tool::Flang => {
+            text += "Compiles as the compiler does, with every memory access instrumented; links the runtime.\n";
             text += "All arguments but these are passed on:\n\n";
             for help in OPTIONS {
                 let option = help.shown();
                 let _ = writeln!(text, "  {option:<24} {}", help.text);
             }
             text += "\nThey may also stand in a response file (@FILE) or in BF_OPTS.\n";
-            text += "BF_CLANG names another clang; its version must have a pass in lib/bf.\n";
+            let (variable, compiler) = if tool == Tool::Flang { ("BF_FLANG", "flang") } else { ("BF_CLANG", "clang") };
+            let _ = writeln!(text, "{variable} names another {compiler}; its version must have a pass in lib/bf.");
         }
     }
     text += "\n  --bf-show                Print the command that would run, and run nothing.\n";

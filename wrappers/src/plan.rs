@@ -72,17 +72,32 @@ pub fn compiler(tool: Tool, args: Vec<OsString>, tree: &Tree) -> Result<Plan, Er
         first_args.extend(words.into_iter().map(|word| word.given));
         return Ok(Plan::plain(program, first_args));
     }
-    assemble(compiler, &words, &ours, &scan, tree)
+    let mut plan = assemble(tool, compiler, &words, &ours, &scan, tree)?;
+    if tool == Tool::Flang {
+        // It knows no such options, and does not warn of others.
+        plan.args.retain(|arg| !QUIET.iter().any(|quiet| arg == quiet));
+    }
+    Ok(plan)
 }
 
-fn assemble(compiler: Compiler, words: &[Word], ours: &Ours, scan: &Scan, tree: &Tree) -> Result<Plan, Error> {
+fn assemble(
+    tool: Tool,
+    compiler: Compiler,
+    words: &[Word],
+    ours: &Ours,
+    scan: &Scan,
+    tree: &Tree,
+) -> Result<Plan, Error> {
     let mut args = compiler.first_args.clone();
     if !scan.freestanding {
         args.push(QUIET[0].into());
         if !scan.has_pass {
             args.push(joined("-fpass-plugin=", toolchain::pass(&compiler, tree)?.as_os_str()));
         }
-        args.extend(["-D__BF__=1".into(), "-idirafter".into(), tree.include().into_os_string(), QUIET[1].into()]);
+        if tool != Tool::Flang {
+            args.extend(["-D__BF__=1".into(), "-idirafter".into(), tree.include().into_os_string()]);
+        }
+        args.push(QUIET[1].into());
     }
     let runtime_at = scan.runtime_before.unwrap_or(words.len());
     args.extend(words[..runtime_at].iter().map(|word| word.given.clone()));
@@ -158,7 +173,7 @@ mod tests {
         let compiler = Compiler { program: "/usr/bin/clang-22".into(), first_args: Vec::new(), major: 22 };
         let mut words = response::expand(response::split(line.as_bytes()));
         let ours = options::take(&mut words).unwrap();
-        let mut plan = assemble(compiler, &words, &ours, &scan(&words), &Tree::at(dir.path())).unwrap();
+        let mut plan = assemble(Tool::Clang, compiler, &words, &ours, &scan(&words), &Tree::at(dir.path())).unwrap();
         // Paths in the tree are the same for every test.
         for arg in &mut plan.args {
             *arg = arg.to_string_lossy().replace(&*dir.path().to_string_lossy(), "/p").into();

@@ -11,6 +11,9 @@ use crate::Tool;
 /// Names the clang to use in place of the one we would choose.
 pub const BF_CLANG: &str = "BF_CLANG";
 
+/// The same for flang.
+pub const BF_FLANG: &str = "BF_FLANG";
+
 /// Versions of LLVM tried, the preferred one first.
 const VERSIONS: [u32; 2] = [22, 19];
 
@@ -25,17 +28,19 @@ pub enum Error {
     #[error("failed to find the directory this program is in: {0}")]
     Unlocated(#[source] io::Error),
     /// No compiler.
-    #[error("no compiler: install it (apt-get install {package}) or name one in {BF_CLANG}")]
+    #[error("no compiler: install it (apt-get install {package}) or name one in {variable}")]
     NoCompiler {
+        /// What names one.
+        variable: &'static str,
         /// Debian's name for it.
         package: String,
     },
-    /// `BF_CLANG` names nothing that can be run.
-    #[error("{BF_CLANG}={0}: no such program")]
-    NamedCompiler(String),
-    /// `BF_CLANG` names something that is not clang.
-    #[error("{BF_CLANG}={0}: not a clang: it does not answer -dumpversion with a version")]
-    UnknownVersion(String),
+    /// `BF_CLANG` or `BF_FLANG` names nothing that can be run.
+    #[error("{0}={1}: no such program")]
+    NamedCompiler(&'static str, String),
+    /// One of them names something else.
+    #[error("{0}={1}: not a clang or flang: it does not answer -dumpversion with a version")]
+    UnknownVersion(&'static str, String),
     /// No pass for that compiler.
     #[error("no pass for clang {major}: {path} is missing; use one of: {have}")]
     NoPass {
@@ -134,10 +139,14 @@ pub struct Compiler {
 ///
 /// None is installed, or the one named is none.
 pub fn compiler(tool: Tool, tree: &Tree) -> Result<Compiler, Error> {
-    if let Some(name) = env::var_os(BF_CLANG).filter(|name| !name.is_empty()) {
-        return named(tool, &name);
+    let (variable, name) = match tool {
+        Tool::Flang => (BF_FLANG, "flang"),
+        Tool::ClangXx => (BF_CLANG, "clang++"),
+        _ => (BF_CLANG, "clang"),
+    };
+    if let Some(name) = env::var_os(variable).filter(|name| !name.is_empty()) {
+        return named(tool, variable, &name);
     }
-    let name = if tool == Tool::ClangXx { "clang++" } else { "clang" };
     let installed = |major: &u32| {
         let program = find(&format!("{name}-{major}")).or_else(|| beside_llvm(*major, name))?;
         Some(Compiler { program, first_args: Vec::new(), major: *major })
@@ -145,10 +154,10 @@ pub fn compiler(tool: Tool, tree: &Tree) -> Result<Compiler, Error> {
     let mut found = VERSIONS.iter().filter_map(installed).peekable();
     // Without any pass, take the preferred compiler: a complaint about its pass says what is wrong.
     let first = found.peek().cloned();
-    found
-        .find(|compiler| tree.pass(compiler.major).exists())
-        .or(first)
-        .ok_or_else(|| Error::NoCompiler { package: format!("clang-{}", VERSIONS[0]) })
+    found.find(|compiler| tree.pass(compiler.major).exists()).or(first).ok_or_else(|| Error::NoCompiler {
+        variable,
+        package: format!("{}-{}", name.trim_end_matches('+'), VERSIONS[0]),
+    })
 }
 
 /// The pass for `compiler`.
@@ -183,11 +192,12 @@ pub fn archiver(tool: Tool, tree: &Tree) -> Result<PathBuf, Error> {
         .ok_or_else(|| Error::NoArchiver { name: format!("{name}-{major}"), package: format!("llvm-{major}") })
 }
 
-fn named(tool: Tool, name: &OsStr) -> Result<Compiler, Error> {
+fn named(tool: Tool, variable: &'static str, name: &OsStr) -> Result<Compiler, Error> {
     let shown = || name.to_string_lossy().into_owned();
-    let program = which::which(name).map_err(|_| Error::NamedCompiler(shown()))?;
-    let major =
-        version_in_path(&program).or_else(|| ask_version(&program)).ok_or_else(|| Error::UnknownVersion(shown()))?;
+    let program = which::which(name).map_err(|_| Error::NamedCompiler(variable, shown()))?;
+    let major = version_in_path(&program)
+        .or_else(|| ask_version(&program))
+        .ok_or_else(|| Error::UnknownVersion(variable, shown()))?;
     let first_args = if tool == Tool::ClangXx { vec!["--driver-mode=g++".into()] } else { Vec::new() };
     Ok(Compiler { program, first_args, major })
 }
@@ -197,7 +207,9 @@ fn version_in_path(program: &Path) -> Option<u32> {
     let real = program.canonicalize().ok()?;
     let number = |name: &str, prefix: &str| name.strip_prefix(prefix)?.parse().ok();
     let file = real.file_name()?.to_str()?;
-    number(file, "clang-").or_else(|| number(real.parent()?.parent()?.file_name()?.to_str()?, "llvm-"))
+    number(file, "clang-")
+        .or_else(|| number(file, "flang-"))
+        .or_else(|| number(real.parent()?.parent()?.file_name()?.to_str()?, "llvm-"))
 }
 
 fn ask_version(program: &Path) -> Option<u32> {

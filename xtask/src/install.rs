@@ -46,7 +46,7 @@ fn lay_out(workspace: &Workspace, prefix: &Path, profile: &str, builds: &[&[&str
     }
 
     let tree = Tree { prefix: std::path::absolute(prefix)? };
-    for program in ["bf", "bf-clang", "bf-ar", "bf-ranlib", "bf-rustc", "bf-cargo"] {
+    for program in ["bf", "bf-clang", "bf-ar", "bf-ranlib", "bf-flang", "bf-rustc", "bf-cargo"] {
         tree.put_stripped(files.get(program)?, &format!("bin/{program}"))?;
     }
     tree.put_stripped(files.get("bf-clangxx")?, "bin/bf-clang++")?;
@@ -125,6 +125,7 @@ fn documentation(workspace: &Workspace, tree: &Tree) -> Result<()> {
     tree.put(&workspace.root.join("wrappers/man/bf-ar.1"), "share/man/man1/bf-ar.1")?;
     tree.put(&workspace.root.join("wrappers/man/bf-cargo.1"), "share/man/man1/bf-cargo.1")?;
     tree.write("share/man/man1/bf-rustc.1", b".so man1/bf-cargo.1\n", 0o644)?;
+    tree.write("share/man/man1/bf-flang.1", b".so man1/bf-clang.1\n", 0o644)?;
     tree.write("share/man/man1/bf-clang++.1", b".so man1/bf-clang.1\n", 0o644)?;
     tree.write("share/man/man1/bf-ranlib.1", b".so man1/bf-ar.1\n", 0o644)?;
     for (shell, file) in [

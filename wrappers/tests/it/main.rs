@@ -2,6 +2,7 @@
 
 mod builds;
 mod driver;
+mod fortran;
 mod lto;
 mod rust;
 mod sandbox;
