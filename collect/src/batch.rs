@@ -110,6 +110,17 @@ impl Place {
     pub(crate) const NO_ITEM: usize = usize::MAX;
 }
 
+/// Records that come again and again.
+pub(crate) struct Repeats {
+    /// Where.
+    words: Range<usize>,
+    times: u64,
+    /// Of a stream that makes the accesses of all of them.
+    shape: Shape,
+    /// What its steps begin with.
+    addresses: Vec<u64>,
+}
+
 /// First word of a record.
 #[derive(Clone, Copy)]
 struct Tag(u64);
@@ -485,8 +496,8 @@ impl Batch {
         })
     }
 
-    /// If most of it is the same few records again and again: where they begin, how many words they are, and how often.
-    fn repeats(&self) -> Option<(Place, usize, usize)> {
+    /// If most of it is the same few records again and again.
+    pub(crate) fn repeats(&self) -> Option<Repeats> {
         /// Words that are the same records, and words that are compared first.
         const PERIOD: usize = 16;
         const SAME: usize = 64;
@@ -503,26 +514,20 @@ impl Batch {
         let end = (middle..last).find(differs).unwrap_or(last) + period;
         let begin = self.place_behind(Place::START, begin);
         let times = end.checked_sub(begin.word)? / period;
-        (2 * times * period > words.len()).then_some((begin, period, times))
+        let once = begin..self.place_behind(begin, period);
+        if 2 * times * period <= words.len() || once.end.word != begin.word + period {
+            return None;
+        }
+        let (shape, addresses) = Shape::repeated(self.records_between(once))?;
+        Some(Repeats { words: begin.word..begin.word + period * times, times: times as u64, shape, addresses })
     }
 
-    /// Whether [`Batch::fold`] would change it.
-    pub(crate) fn folds(&self) -> bool {
-        self.repeats().is_some()
-    }
-
-    /// Puts one record in the place of those that are the same again and again, if they are most of it: a thread that waits for
-    /// another one looks at one word until that changes. It stands for the same accesses, but is no record of the program's.
-    pub(crate) fn fold(&mut self) {
-        let Some((begin, period, times)) = self.repeats() else { return };
-        let end = self.place_behind(begin, period);
-        let shape = Shape::repeated(self.records_between(begin..end)).filter(|_| end.word == begin.word + period);
-        let Some((shape, words)) = shape else { return };
-        let rest = self.words.split_off(begin.word + period * times);
-        self.words.truncate(begin.word);
-        self.words.extend([Tag::FOLDED, times as u64]);
-        self.words.extend(words.into_iter().flat_map(|address| [address, 0]));
-        self.words.extend(rest);
+    /// Puts one record in the place of those that are the same again and again: a thread that waits for another one looks at one
+    /// word until that changes. It stands for the same accesses, but is no record of the program's.
+    pub(crate) fn fold(&mut self, repeats: Repeats) {
+        let Repeats { words, times, shape, addresses } = repeats;
+        let folded = [Tag::FOLDED, times].into_iter().chain(addresses.into_iter().flat_map(|address| [address, 0]));
+        drop(self.words.splice(words, folded));
         self.folded = Some(Arc::new(shape));
     }
 
@@ -785,7 +790,7 @@ mod tests {
             let records: Vec<_> = before.iter().chain(all).chain(&after).copied().collect();
             let plain = batch(&records);
             let mut folded = plain.clone();
-            folded.fold();
+            folded.repeats().into_iter().for_each(|repeats| folded.fold(repeats));
             prop_assert_eq!(folded.accesses(), plain.accesses());
             let accesses = |batch: &Batch| {
                 let mut all = Vec::new();
@@ -812,10 +817,11 @@ mod tests {
         let others: Vec<_> = (0..1000).map(|at| (0, 64 + at)).collect();
         for (records, words) in [(&waits, 2 + 2), (&yields, 2 + 2 * 3), (&others, 2000)] {
             let mut batch = batch(&[&[(1, 8)], records.as_slice(), &[(2, 16)]].concat());
-            assert_eq!(batch.folds(), words < 2000);
-            batch.fold();
+            let repeats = batch.repeats();
+            assert_eq!(repeats.is_some(), words < 2000);
+            repeats.into_iter().for_each(|repeats| batch.fold(repeats));
             assert_eq!(batch.words().len(), 3 + words + 4);
-            assert!(!batch.folds());
+            assert!(batch.repeats().is_none());
             let accesses = batch.accesses();
             batch.clear();
             assert!(accesses >= 1000 && batch.records().next().is_none());

@@ -11,6 +11,7 @@
 //! registers on the program's heap, and helper threads have no C library at all.
 
 use crate::anchors::Seek;
+use crate::batch::Repeats;
 use crate::directory::Directory;
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work, is_common};
@@ -24,6 +25,7 @@ use crate::{Batch, Sample};
 use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
 use bf_stack::{Bucket, Deferred, Digest, Instructions, Limits, Stack, Tally, Within};
 use crossbeam_queue::ArrayQueue;
+use std::borrow::Cow;
 use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -429,6 +431,11 @@ impl Session {
         }
     }
 
+    /// What is the same again and again while threads wait for each other.
+    fn repeats(&self, batch: &Batch) -> Option<Repeats> {
+        self.is_shared().then(|| batch.repeats()).flatten()
+    }
+
     /// Gives `look` what is known of objects in memory; `None` if that takes longer than `patience`.
     pub fn objects<R>(&self, patience: Duration, look: impl FnOnce(&mut Objects) -> R) -> Option<R> {
         lock_for(&self.objects, patience).map(|mut objects| look(&mut objects))
@@ -442,14 +449,14 @@ impl Session {
         match self.config.order {
             Order::Time => {
                 let Some(_on_its_way) = self.to_analyse(slot, batch, bucket) else { return };
-                if batch.is_owed() || self.is_shared() && batch.folds() {
-                    let mut batch = batch.clone();
-                    self.attribute(slot, &mut batch);
-                    batch.fold();
-                    self.feed_now(slot, &batch, bucket);
-                } else {
-                    self.feed_now(slot, batch, bucket);
+                let mut batch = Cow::Borrowed(batch);
+                if batch.is_owed() {
+                    self.attribute(slot, batch.to_mut());
                 }
+                if let Some(repeats) = self.repeats(&batch) {
+                    batch.to_mut().fold(repeats);
+                }
+                self.feed_now(slot, &batch, bucket);
             }
             Order::Slots => {
                 self.lock(&self.kept).into_iter().for_each(|mut kept| kept.push((slot, batch.clone(), bucket)))
@@ -518,6 +525,7 @@ impl Session {
                 let [first, rest] = batch.divide(end);
                 // Of the same slot others may wait.
                 let all = self.is_quiet() && self.feed_all(slot, &first, bucket).unwrap_or_default();
+                self.pass_all_on();
                 self.count(&first, bucket, if all { 0 } else { first.accesses() });
                 self.count_again(&rest, bucket);
                 self.feed_team(&mut repeating);
@@ -552,12 +560,12 @@ impl Session {
                 team.for_each_batch(|slot, batch, bucket| whole &= self.feed_after_all(slot, batch, bucket));
                 whole = whole && (!last || self.end_told(told));
                 team.analysed(last && whole);
+                self.pass_all_on();
             }
             if !whole {
                 return self.end_team(repeating);
             }
         }
-        self.pass_all_on();
     }
 
     /// What is counted from now on counts again; whether it can.
@@ -588,10 +596,7 @@ impl Session {
     /// Something of the stacks of all owners, by part, while nothing is fed; `None` if it cannot be had.
     fn of_all<T>(&self, ask: impl Fn(&mut Stacks) -> T) -> Option<Vec<T>> {
         let closed = || self.closed.load(Ordering::Acquire);
-        if let Some(global) = self.global.get() {
-            let _turn = self.lock(&global.turn)?;
-            self.feed_made(global, MADE);
-        }
+        self.pass_all_on();
         let mut all = Vec::new();
         for owner in self.all_owners()? {
             let _turn = self.lock(&owner.turn)?;
@@ -1025,8 +1030,8 @@ impl Session {
             Some(pipeline) if self.config.order == Order::Time => {
                 if let Some(_on_its_way) = self.to_analyse(slot, batch, bucket) {
                     self.attribute(slot, batch);
-                    if self.is_shared() {
-                        batch.fold();
+                    if let Some(repeats) = self.repeats(batch) {
+                        batch.fold(repeats);
                     }
                     pipeline.submit(slot, batch, bucket, |job| self.work_on(job), || self.work_behind());
                 }

@@ -1,6 +1,7 @@
 //! Where what a thread did becomes visible to others: in front of calls and atomic operations that let them go on, and where
 //! a part of an OpenMP region or task ends. There the runtime is told, so that it puts what others do after that behind it.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 
 use bf_abi::{RELEASE_SYMBOL, SYNC_SYMBOL};
@@ -24,14 +25,6 @@ enum Lets {
     Sync,
     /// It releases a lock, or a word: perhaps often, and for nobody.
     Release,
-}
-
-/// How an instruction lets other threads go on, if it does.
-fn lets(instruction: Value) -> Option<Lets> {
-    match instruction.instruction() {
-        Instruction::Call => of_function(&instruction.callee().as_function()?.name()),
-        _ => instruction.releases().then_some(Lets::Release),
-    }
 }
 
 /// How a call of a function of this name does.
@@ -119,14 +112,18 @@ pub(crate) struct Writer {
     ty: Type,
     /// Functions that run as a part of an OpenMP region, or as a task.
     parts: Vec<Value>,
+    /// Functions whose calls let others go on.
+    callees: HashMap<Value, Lets>,
 }
 
 impl Writer {
     /// Declares the runtime's functions if there is anything to tell.
     pub(crate) fn new(module: Module) -> Option<Self> {
         let parts = module.functions().flat_map(started).collect::<Vec<_>>();
+        let callees = module.functions().filter_map(|each| Some((each, of_function(&each.name())?)));
+        let callees = callees.collect::<HashMap<_, _>>();
         let mut instructions = module.functions().flat_map(Value::blocks).flat_map(Block::instructions);
-        let tells = !parts.is_empty() || instructions.any(|each| lets(each).is_some());
+        let tells = !parts.is_empty() || !callees.is_empty() || instructions.any(Value::releases);
         tells.then(|| {
             let ty = module.function_type(None, &[]);
             let [sync, release] = [SYNC_SYMBOL, RELEASE_SYMBOL].map(|name| {
@@ -134,15 +131,23 @@ impl Writer {
                 function.add_attribute(module, Module::attribute_kind("nounwind"));
                 function
             });
-            Self { sync, release, ty, parts }
+            Self { sync, release, ty, parts, callees }
         })
+    }
+
+    /// How an instruction lets other threads go on, if it does.
+    fn lets(&self, instruction: Value) -> Option<Lets> {
+        match instruction.instruction() {
+            Instruction::Call => self.callees.get(&instruction.callee()).copied(),
+            _ => instruction.releases().then_some(Lets::Release),
+        }
     }
 
     /// Writes those of one function, whose segments are written.
     pub(crate) fn write(&self, function: Value, emitter: &Emitter) {
         let is_part = self.parts.contains(&function);
         let ends = |each: Value| (is_part && each.opcode() == "ret").then_some(Lets::Sync);
-        let place = |each: Value| Some((each, lets(each).or_else(|| ends(each))?));
+        let place = |each: Value| Some((each, self.lets(each).or_else(|| ends(each))?));
         let places: Vec<_> = function.blocks().flat_map(Block::instructions).filter_map(place).collect();
         for (place, how) in places {
             emitter.builder.before(place, function);

@@ -1,17 +1,12 @@
 //! Profiles of a process that still runs, every so many seconds (`BF_CHECKPOINT`).
 
+use crate::clock::now;
 use crate::process;
 use bf_profile::EndReason;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
-/// When the next is due, nanoseconds since the start of the process; `u64::MAX`: never.
+/// When the next is due, by [`now`]; `u64::MAX`: never.
 static NEXT: AtomicU64 = AtomicU64::new(u64::MAX);
-static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-
-fn now() -> u64 {
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
-}
 
 /// Sets the first one.
 pub fn begin() {

@@ -36,6 +36,7 @@ mod buffer;
 mod calipers;
 mod called;
 mod checkpoint;
+mod clock;
 mod counters;
 mod decode;
 mod env;

@@ -48,8 +48,6 @@ pub struct Recorder {
     patterns: Option<Mutex<Patterns>>,
     wanted: Wanted,
     helpers: Helpers,
-    /// Whether threads hand over what they recorded wherever they let others go on, or only where their buffers are full.
-    syncs: bool,
 }
 
 impl Recorder {
@@ -92,9 +90,9 @@ impl Recorder {
         }
     }
 
-    /// Whether a thread is to hand over what it recorded where it lets others go on.
+    /// Whether threads hand over what they recorded wherever they let others go on, or only where their buffers are full.
     pub fn syncs(&self) -> bool {
-        self.syncs
+        self.session.config().order == Order::Time && !options().order_of_buffers
     }
 
     /// The access patterns that are kept.
@@ -466,15 +464,13 @@ fn begin_recorder() -> &'static Recorder {
     let config = config();
     let trace = identity().and_then(|identity| output::Trace::create(&identity, &config)).map(Mutex::new);
     // Without stacks there is nothing to help with, nor where all is put off.
-    let syncs = config.order == Order::Time && !options().order_of_buffers;
     let helps = !config.line_sizes.is_empty() && config.order == Order::Time;
     let helpers = if helps { helpers::wanted() } else { 0 };
     let session = Session::new(config).limited_by(memory::full);
     let session = if helpers > 1 { session.apart() } else { session };
     let wanted = wanted();
     let patterns = wanted.any().then(|| Mutex::new(Patterns::new(wanted, memory::full)));
-    let helpers = Helpers::new(helpers);
-    let fresh = Box::leak(Box::new(Recorder { session, trace, patterns, wanted, helpers, syncs }));
+    let fresh = Box::leak(Box::new(Recorder { session, trace, patterns, wanted, helpers: Helpers::new(helpers) }));
     objects::begin(&fresh.session, recorder().map(|old| &old.session));
     RECORDER.store(fresh, Ordering::Release);
     fresh

@@ -3,13 +3,13 @@
 use crate::buffer;
 use crate::fair::Fair;
 use crate::level::Frame;
-use crate::pace::{self, Pace};
+use crate::pace::Pace;
 use crate::process::{self, PATIENCE, Recorder};
 use crate::quiet::Quiet;
 use crate::recording::{Extent, Recording};
 use crate::stack::{self, Stack};
 use crate::tls::Cursor;
-use crate::{calipers, checkpoint, log, memory, objects, signals, slots};
+use crate::{calipers, checkpoint, clock, log, memory, objects, signals, slots};
 use bf_abi::MAX_SEGMENT_WORDS;
 use bf_abi::paths::Path;
 use std::ffi::c_void;
@@ -385,8 +385,7 @@ fn end_recorded(cursor: Cursor) {
 /// What others do from now on comes behind what the calling thread recorded so far.
 pub fn sync() {
     if is_to_sync() {
-        let _quiet = Quiet::enter();
-        memory::run(drain_mine);
+        hand_over();
     }
 }
 
@@ -394,11 +393,16 @@ pub fn sync() {
 pub fn release() {
     if let Some(thread) = Thread::of(Cursor::mine())
         && is_to_sync()
-        && thread.pace.counts(pace::now())
+        && thread.pace.counts(clock::now())
     {
-        sync();
-        thread.pace.goes_on(pace::now());
+        hand_over();
+        thread.pace.goes_on(clock::now());
     }
+}
+
+fn hand_over() {
+    let _quiet = Quiet::enter();
+    memory::run(drain_mine);
 }
 
 /// Whether some other thread could see what this one does.

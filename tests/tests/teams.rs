@@ -185,7 +185,9 @@ fn blocks_that_are_exchanged_in_a_moment() {
 
 #[test]
 fn blocks_that_are_exchanged_by_a_condition() {
-    let _ = exchange(8, 500, &["-pthread", "-DCONDITION"]);
+    for (lines, rounds) in [(8, 500), (4096, 10)] {
+        let _ = exchange(lines, rounds, &["-pthread", "-DCONDITION"]);
+    }
 }
 
 /// A thread that waits looks at one word again and again meanwhile.
