@@ -1,7 +1,7 @@
 //! Which lines more than one thread uses: only these need a look into the stacks of others.
 
 use crate::tracker::{Place, Tracker};
-use bf_stack::Chunk;
+use bf_stack::{Chunk, Common};
 use std::collections::HashMap;
 
 const REGION_BITS: u32 = 10;
@@ -71,8 +71,8 @@ impl Directory {
         true
     }
 
-    /// `slot` makes the references of a chunk; adds the lines that others used before to `common`.
-    pub(crate) fn enter_all(&mut self, chunk: Chunk<'_>, slot: u32, tracker: &mut Tracker, common: &mut Vec<u64>) {
+    /// `slot` makes the references of a chunk; adds the lines that others used before to `common`, some of them several times.
+    pub(crate) fn enter_all(&mut self, chunk: Chunk<'_>, slot: u32, tracker: &mut Tracker, common: &mut Vec<Common>) {
         self.entered.fill((0, 0));
         for (at, reference) in chunk.references.iter().enumerate() {
             let (line, store) = (reference.line(), reference.is_store());
@@ -85,7 +85,7 @@ impl Directory {
             }
             *entered = (line + 1, place);
             if self.enter(line, slot, stored, tracker) {
-                common.push(line);
+                common.push(Common { line, stored: store });
             }
         }
     }

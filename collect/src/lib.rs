@@ -24,6 +24,7 @@ mod sync;
 mod team;
 mod touched;
 mod tracker;
+mod visits;
 
 pub use anchors::Seek;
 pub use batch::{Access, Batch, Shapes};

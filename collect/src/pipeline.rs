@@ -4,8 +4,8 @@
 //! which slots take lines from each other. From there, once there is more than one slot, they are *sorted*, one after the
 //! other: which lines do other slots use too? Then they are dealt out to *lanes*: a lane is what must be analysed one
 //! after the other, the stacks of one slot (or the global ones), whole or for one line size. The global ones take of a
-//! batch what the slot's own made of it (its digests), so they come after those. A batch with lines that others use is
-//! analysed while no other is, among those of slots, and in its turn. Whoever has time takes a batch off a lane that
+//! batch what the slot's own made of it (its digests), so they come after those. A batch with lines that others use is dealt to
+//! their lanes, too: in its turn they answer what it asks (`visits`). Whoever has time takes a batch off a lane that
 //! nobody works on: helper threads all the time, threads of the program when the intake is full, instead of waiting.
 //!
 //! While there is only one slot there is little that can be done at the same time: then whoever has time makes digests of
@@ -21,6 +21,7 @@ use crate::batch::Batch;
 use crate::session::{Owner, try_until};
 use crate::stacks::Spare;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
+use crate::visits::Sorted;
 use bf_stack::{Bucket, Digest};
 use crossbeam_queue::ArrayQueue;
 use std::collections::VecDeque;
@@ -46,8 +47,8 @@ pub(crate) struct Item {
     pub(crate) slot: u32,
     pub(crate) batch: Batch,
     pub(crate) bucket: Bucket,
-    /// By line size the lines that other slots used too, once the batch was sorted; empty before there is a second slot.
-    pub(crate) common: OnceLock<Vec<Vec<u64>>>,
+    /// Once it was sorted, which it is not before there is a second slot.
+    pub(crate) sorted: OnceLock<Sorted>,
     /// By part what its slot's stacks made of it, once they have: the global ones take it from there. Or what somebody made
     /// of it ahead of its slot's stacks.
     pub(crate) digests: Vec<OnceLock<Vec<Digest>>>,
@@ -61,16 +62,10 @@ impl Item {
         self.ahead.load(Ordering::Relaxed)
     }
 
-    /// Whether the stacks of all slots are needed to analyse it for one part of the line sizes.
-    pub(crate) fn is_common(&self, part: usize) -> bool {
-        let common = self.common.get().map_or(&[][..], Vec::as_slice);
-        if self.digests.len() > 1 { common.get(part).is_some_and(|lines| !lines.is_empty()) } else { is_common(common) }
+    /// Whether it asks other slots' stacks of a part something.
+    fn asks(&self, part: usize) -> bool {
+        self.sorted.get().is_some_and(|sorted| sorted.visit(part).is_some())
     }
-}
-
-/// Whether there are any lines.
-pub(crate) fn is_common(common: &[Vec<u64>]) -> bool {
-    common.iter().any(|lines| !lines.is_empty())
 }
 
 /// A batch taken off a lane.
@@ -98,6 +93,8 @@ pub(crate) enum Work {
         /// Whether these are the stacks of the item's slot, not the global ones.
         private: bool,
     },
+    /// Answering what it asks other stacks.
+    Answer { lane: usize, owner: Arc<Owner>, part: usize },
 }
 
 #[derive(Debug)]
@@ -108,18 +105,13 @@ struct Lane {
     part: usize,
     /// Waiting batches with their numbers; has room for the whole backlog.
     queue: VecDeque<(u64, Arc<Item>)>,
-    /// The batch that is worked on.
-    busy: Option<u64>,
+    /// Whether a batch of it is worked on.
+    busy: bool,
 }
 
 impl Lane {
     fn runnable(&self) -> Option<u64> {
-        if self.busy.is_some() { None } else { self.queue.front().map(|&(number, _)| number) }
-    }
-
-    /// The oldest batch that is not finished.
-    fn oldest(&self) -> Option<u64> {
-        self.busy.or_else(|| self.queue.front().map(|&(number, _)| number))
+        if self.busy { None } else { self.queue.front().map(|&(number, _)| number) }
     }
 }
 
@@ -134,14 +126,12 @@ struct Schedule {
     ahead: VecDeque<(u64, usize, Arc<Item>)>,
     /// Whether that paid the last time.
     pays: bool,
-    /// Parts and numbers of batches with common lines that are not finished.
-    common: Vec<(usize, u64)>,
     /// Batches dealt out so far.
     dealt: u64,
     /// Batches dealt out and not finished.
     backlog: usize,
-    /// Nothing is dealt out while somebody waits for the lanes to be at rest.
-    held: bool,
+    /// How many want the lanes to be at rest: nothing is dealt out meanwhile.
+    held: usize,
     /// Steps done: tells whoever waits whether anything goes on.
     steps: u64,
 }
@@ -177,10 +167,9 @@ impl Pipeline {
             sorter_busy: false,
             ahead: VecDeque::with_capacity(BACKLOG * parts),
             pays: true,
-            common: Vec::with_capacity(BACKLOG * parts),
             dealt: 0,
             backlog: 0,
-            held: false,
+            held: 0,
             steps: 0,
         };
         Self {
@@ -224,7 +213,7 @@ impl Pipeline {
             owner: Arc::clone(owner),
             part,
             queue: VecDeque::with_capacity(BACKLOG + 1),
-            busy: None,
+            busy: false,
         };
         let mut more: Vec<_> = (0..owner.parts()).map(lane).collect();
         loop {
@@ -256,7 +245,7 @@ impl Pipeline {
         let batch = std::mem::replace(batch, empty);
         let digests = (0..self.parts).map(|_| OnceLock::new()).collect();
         let mut item =
-            Arc::new(Item { slot, batch, bucket, common: OnceLock::new(), digests, ahead: AtomicBool::new(false) });
+            Arc::new(Item { slot, batch, bucket, sorted: OnceLock::new(), digests, ahead: AtomicBool::new(false) });
         while let Err(back) = self.intake.push(item) {
             if self.closed() {
                 return;
@@ -431,7 +420,7 @@ impl Pipeline {
 
     /// Has `work` done while every lane is at rest, at one moment between two batches of the intake.
     pub(crate) fn at_rest(&self, analyse: impl Fn(&Job), work: impl FnOnce()) {
-        self.schedule().held = true;
+        self.schedule().held += 1;
         while !self.closed() {
             if self.step(None, &analyse) {
                 continue;
@@ -444,7 +433,24 @@ impl Pipeline {
             }
             self.wait_for_progress(schedule, Duration::from_millis(1));
         }
-        self.schedule().held = false;
+        self.go_on();
+    }
+
+    /// The same if every lane is at rest now.
+    pub(crate) fn if_at_rest<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        let mut schedule = self.schedule();
+        if schedule.backlog > 0 {
+            return None;
+        }
+        schedule.held += 1;
+        drop(schedule);
+        let result = work();
+        self.go_on();
+        Some(result)
+    }
+
+    fn go_on(&self) {
+        self.schedule().held -= 1;
         self.work.notify_all();
     }
 }
@@ -452,36 +458,27 @@ impl Pipeline {
 impl Schedule {
     /// Whether there is something that nobody works on.
     fn runnable(&self) -> bool {
-        self.can_sort() || !self.ahead.is_empty() || self.lanes.iter().any(|lane| self.next_of(lane).is_some())
+        self.can_sort() || !self.ahead.is_empty() || self.lanes.iter().any(|lane| Self::next_of(lane).is_some())
     }
 
     fn can_sort(&self) -> bool {
         !self.sorter_busy && !self.sorting.is_empty()
     }
 
-    /// The number of a lane's next batch, if it may be analysed now. The global stacks need what the slot's own made of it.
-    /// One with common lines needs the stacks of all slots: all batches before it must be finished, and those after it wait.
-    fn next_of(&self, lane: &Lane) -> Option<u64> {
+    /// The number of a lane's next batch, if it may be taken now. The global stacks need what the slot's own made of it.
+    fn next_of(lane: &Lane) -> Option<u64> {
         let number = lane.runnable()?;
         let (_, item) = lane.queue.front()?;
         if lane.slot.is_none() || item.is_ahead() {
             return item.digests[lane.part].get().map(|_| number);
         }
-        let first = self.common.iter().find(|&&(part, _)| part == lane.part).map(|&(_, number)| number);
-        let Some(first) = first else { return Some(number) };
-        let others = || self.lanes.iter().filter(|other| other.slot.is_some() && other.part == lane.part);
-        let alone = || others().filter_map(Lane::oldest).all(|oldest| oldest >= number);
-        (number < first || number == first && alone()).then_some(number)
+        Some(number)
     }
 
-    /// Deals a batch out to its lanes.
+    /// Deals a batch out to its lanes, and to those it asks.
     fn deal(&mut self, number: u64, item: &Arc<Item>) {
-        for part in 0..item.digests.len() {
-            if item.is_common(part) {
-                self.common.push((part, number));
-            }
-        }
-        for lane in self.lanes.iter_mut().filter(|lane| lane.slot.is_none_or(|slot| slot == item.slot)) {
+        let takes = |lane: &Lane| lane.slot.is_none_or(|slot| slot == item.slot) || item.asks(lane.part);
+        for lane in self.lanes.iter_mut().filter(|lane| takes(lane)) {
             lane.queue.push_back((number, Arc::clone(item)));
         }
         debug_assert!(Arc::strong_count(item) > 1, "slot {} was never added", item.slot);
@@ -496,7 +493,7 @@ impl Schedule {
         }
         let runnable = self.lanes.iter().enumerate().filter_map(|(index, lane)| {
             let foreign = preferred.is_some() && lane.slot != preferred;
-            self.next_of(lane).map(|number| (foreign, number, index))
+            Self::next_of(lane).map(|number| (foreign, number, index))
         });
         let Some((_, _, index)) = runnable.min() else {
             let (number, part, item) = self.ahead.pop_front()?;
@@ -504,14 +501,18 @@ impl Schedule {
         };
         let lane = &mut self.lanes[index];
         let (number, item) = lane.queue.pop_front()?;
-        lane.busy = Some(number);
+        lane.busy = true;
         let (owner, part, private) = (Arc::clone(&lane.owner), lane.part, lane.slot.is_some());
-        Some(Job { number, work: Work::Analyse { lane: index, owner, part, private }, item })
+        let work = match lane.slot {
+            Some(slot) if slot != item.slot => Work::Answer { lane: index, owner, part },
+            _ => Work::Analyse { lane: index, owner, part, private },
+        };
+        Some(Job { number, work, item })
     }
 
     /// Whether batches may be dealt out.
     fn deals(&self) -> bool {
-        !self.held && self.backlog < BACKLOG
+        self.held == 0 && self.backlog < BACKLOG
     }
 
     /// A job was done; returns the batch if that was the last one.
@@ -526,12 +527,7 @@ impl Schedule {
                 let left = item.digests[part].get().and_then(|digests| digests.iter().map(Digest::firsts).max());
                 self.pays = left.is_some_and(|left| PAYS * left as u64 <= item.batch.accesses());
             }
-            Work::Analyse { lane, private, part, .. } => {
-                self.lanes[lane].busy = None;
-                if private {
-                    self.common.retain(|&common| common != (part, number));
-                }
-            }
+            Work::Analyse { lane, .. } | Work::Answer { lane, .. } => self.lanes[lane].busy = false,
         }
         let item = Arc::into_inner(item);
         self.backlog -= usize::from(item.is_some());

@@ -293,6 +293,20 @@ impl Round {
         }
     }
 
+    /// Forgets what is before its last words, so many; whether a record begins there.
+    pub(crate) fn keep_last(&mut self, words: usize) -> bool {
+        let gone = self.words() - words;
+        let place = self.content.place_behind(Place::START, gone);
+        let mut last = Batch::with_capacity(words);
+        last.become_part(&self.content, place..self.content.end());
+        self.content = last;
+        self.buckets.retain_mut(|(end, _)| {
+            *end = end.saturating_sub(gone);
+            *end > 0
+        });
+        place.word == gone
+    }
+
     /// The bucket of a word, and the first word of the next.
     fn bucket(&self, word: usize) -> (usize, Bucket) {
         self.buckets[self.buckets.partition_point(|&(end, _)| end <= word)]

@@ -2,7 +2,9 @@
 //!
 //! Two ways lead to them. [`Session::feed`] analyses a batch at once, on the calling thread. [`Session::hand_over`] leaves
 //! it to helper threads ([`crate::pipeline`]), once [`Session::pipelined`] was called. Both keep the order of the batches
-//! of a slot, and the order in which batches came is the order of the global stacks.
+//! of a slot, and the order in which batches came, or had their turn to be sorted, is the order of the global stacks and that in
+//! which slots take lines from each other. What one slot does to the others' stacks waits for whoever has those next
+//! ([`crate::visits`]), so that batches of different slots are analysed side by side, whatever lines they use.
 //!
 //! Concurrency: stacks stand behind one mutex a part, taken for one batch at a time. Who feeds holds the slot's `turn` too,
 //! so that the stacks of a slot can be copied between two of its batches. Locks are taken by trying again and again: in
@@ -14,18 +16,19 @@ use crate::anchors::Seek;
 use crate::batch::Repeats;
 use crate::directory::Directory;
 use crate::objects::Objects;
-use crate::pipeline::{Job, Pipeline, Work, is_common};
+use crate::pipeline::{Job, Pipeline, Work};
 use crate::references::Scratch;
 use crate::rounds::{Left, Next, Rounds};
 use crate::stacks::{Behind, Digesters, Spare, Stacks};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
 use crate::team::{self, Team};
 use crate::tracker::{self, Tracker};
+use crate::visits::{Inbox, Sorted, Visit};
 use crate::{Batch, Sample};
 use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
-use bf_stack::{Bucket, Deferred, Digest, Instructions, Limits, Stack, Tally, Within};
-use crossbeam_queue::ArrayQueue;
+use bf_stack::{Bucket, Common, Deferred, Digest, Instructions, Limits, Stack, Tally, Within};
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -134,12 +137,15 @@ pub(crate) struct Owner {
     parts: Vec<Mutex<Stacks>>,
     /// What each left behind; locked after it.
     behind: Vec<Mutex<Behind>>,
+    /// What each is to do for batches that ask other slots' stacks; locked after it.
+    inboxes: Vec<Mutex<Inbox>>,
 }
 
 impl Owner {
     fn new(parts: Vec<Mutex<Stacks>>) -> Arc<Self> {
         let behind = parts.iter().map(|_| Mutex::default()).collect();
-        Arc::new(Self { turn: Mutex::new(()), parts, behind })
+        let inboxes = parts.iter().map(|_| Mutex::default()).collect();
+        Arc::new(Self { turn: Mutex::new(()), parts, behind, inboxes })
     }
 
     pub(crate) fn parts(&self) -> usize {
@@ -179,26 +185,23 @@ pub struct Session {
     slots: Mutex<Slots>,
     /// Absent while there is only one slot, which is then the same.
     global: OnceLock<Arc<Owner>>,
-    /// For each line size; none while there is only one slot, or where lines are sampled. Whoever feeds without helpers
-    /// holds it until the batch has its turn, so that its order is that in which slots take lines from each other.
-    directories: Mutex<(Vec<Directory>, Scratch)>,
-    /// For each line size; locked after the directories.
+    /// Held by who has its turn to sort a batch.
+    sorter: Mutex<Sorter>,
+    /// For each line size; locked after the sorter.
     trackers: Mutex<Vec<Tracker>>,
     objects: Mutex<Objects>,
     /// While it is not 0, slots take lines from each other.
     contention: AtomicU32,
     /// Batches that wait for those of lesser slots ([`Order::Slots`]).
     kept: Mutex<Vec<(u32, Batch, Bucket)>>,
-    /// Batches that are fed to slots now; [`ALONE`] if one is that needs all stacks.
-    feeding: AtomicU32,
     pipeline: OnceLock<Pipeline>,
     /// Held while it is decided what is to be done with a batch; before all other locks.
     repeating: Mutex<Repeating>,
     /// Batches on their way from there to stacks or helpers, of several slots.
     on_their_way: AtomicU32,
-    /// Where there are no helpers: what slots made of batches for the global stacks, in order. Who finds these busy leaves it
-    /// to whoever has their turn next.
-    made: ArrayQueue<Made>,
+    /// Where there are no helpers: what slots made of batches for the global stacks. Who finds these busy leaves it to whoever
+    /// has their turn next.
+    made: Mutex<AllMade>,
     spare: Arc<Spare>,
     /// By part, those that nobody uses. What they counted is slot 0's.
     digesters: Mutex<Vec<(usize, Digesters)>>,
@@ -224,16 +227,15 @@ impl Session {
             parts,
             slots: Mutex::default(),
             global: OnceLock::new(),
-            directories: Mutex::default(),
+            sorter: Mutex::default(),
             trackers: Mutex::default(),
             objects: Mutex::default(),
             contention: AtomicU32::new(0),
             kept: Mutex::default(),
-            feeding: AtomicU32::new(0),
             pipeline: OnceLock::new(),
             repeating: Mutex::new(Repeating { rounds, ..Repeating::default() }),
             on_their_way: AtomicU32::new(0),
-            made: ArrayQueue::new(MADE),
+            made: Mutex::default(),
             spare: Arc::new(Spare::new(2 * MADE)),
             digesters: Mutex::default(),
             accesses: AtomicU64::new(0),
@@ -377,8 +379,8 @@ impl Session {
 
     /// There will be a second slot.
     fn begin_sharing(&self, only: &Owner) {
-        let Some(mut directories) = self.lock(&self.directories) else { return };
-        directories.0 = self.config.line_sizes.iter().map(|_| Directory::new()).collect();
+        let Some(mut sorter) = self.lock(&self.sorter) else { return };
+        sorter.directories = self.config.line_sizes.iter().map(|_| Directory::new()).collect();
         if let Some(mut trackers) = self.lock(&self.trackers) {
             let tracker = |size: &u32| Tracker::new(size.ilog2(), self.config.tracked);
             *trackers = self.config.line_sizes.iter().map(tracker).collect();
@@ -386,7 +388,7 @@ impl Session {
         for (part, stacks) in only.parts.iter().enumerate() {
             let Some(mut stacks) = self.lock(stacks) else { return };
             stacks.share();
-            stacks.enter_into(0, &mut directories.0[part..]);
+            stacks.enter_into(0, &mut sorter.directories[part..]);
         }
     }
 
@@ -473,26 +475,33 @@ impl Session {
     /// Feeds a batch to all stacks; whether they took it, `None` if the session was closed.
     fn feed_all(&self, slot: u32, batch: &Batch, bucket: Bucket) -> Option<bool> {
         let owner = Arc::clone(&self.lock(&self.slots)?.owners[slot as usize]);
-        let _turn = self.lock(&owner.turn)?;
-        let mut directories = self.lock(&self.directories)?;
-        let common = self.sort(&mut directories, slot, batch, bucket);
-        let feeding = self.enter(is_common(&common))?;
-        drop(directories);
-        let parts = 0..self.parts.len();
-        let taken: Vec<_> =
-            parts.map(|part| self.feed_private(&owner, part, &common, batch, bucket).unwrap_or_default()).collect();
-        drop(feeding);
+        let turn = self.lock(&owner.turn)?;
+        let mut sorter = self.lock(&self.sorter)?;
+        let sorted = self.sort(&mut sorter, slot, batch, bucket);
+        let global = self.global.get();
+        // What is made of batches goes to the global stacks in the same order.
+        let place = match global {
+            Some(_) if self.config.sample.is_none() => Some(self.lock(&self.made)?.reserve()),
+            _ => None,
+        };
+        drop(sorter);
+        let feed = |part| self.feed_private(&owner, part, &sorted, batch, bucket).unwrap_or_default();
+        let taken: Vec<_> = (0..self.parts.len()).map(feed).collect();
         let all = taken.iter().all(|taken| taken.all);
-        match self.global.get() {
-            Some(global) if self.config.sample.is_none() => {
+        match (global, place) {
+            (Some(global), Some(place)) => {
                 let digests = taken.into_iter().map(|taken| taken.digests).collect();
-                self.pass_on(global, Made { digests, bucket });
+                self.pass_on(global, place, Made { digests, bucket });
             }
-            Some(global) => {
+            (Some(global), None) => {
                 let _turn = self.lock(&global.turn)?;
                 (0..self.parts.len()).for_each(|part| self.feed_sampled(global, part, batch, bucket));
             }
-            None => {}
+            _ => {}
+        }
+        drop(turn);
+        if sorted.is_visit() {
+            self.help_asked(&owner);
         }
         Some(all)
     }
@@ -518,16 +527,6 @@ impl Session {
             team::Next::Break => self.end_team(&mut repeating),
             team::Next::Keep => {
                 self.count_again(batch, bucket);
-                self.feed_team(&mut repeating);
-                return None;
-            }
-            team::Next::Divide(end) => {
-                let [first, rest] = batch.divide(end);
-                // Of the same slot others may wait.
-                let all = self.is_quiet() && self.feed_all(slot, &first, bucket).unwrap_or_default();
-                self.pass_all_on();
-                self.count(&first, bucket, if all { 0 } else { first.accesses() });
-                self.count_again(&rest, bucket);
                 self.feed_team(&mut repeating);
                 return None;
             }
@@ -597,6 +596,7 @@ impl Session {
     fn of_all<T>(&self, ask: impl Fn(&mut Stacks) -> T) -> Option<Vec<T>> {
         let closed = || self.closed.load(Ordering::Acquire);
         self.pass_all_on();
+        self.answer_all(closed)?;
         let mut all = Vec::new();
         for owner in self.all_owners()? {
             let _turn = self.lock(&owner.turn)?;
@@ -629,7 +629,7 @@ impl Session {
         if let Some(global) = self.global.get()
             && let Some(_turn) = self.lock(&global.turn)
         {
-            self.feed_made(global, MADE);
+            self.feed_made(global, usize::MAX);
         }
     }
 
@@ -760,7 +760,8 @@ impl Session {
         let fed = || {
             let owner = self.only().filter(|_| self.drain(DRAINED))?;
             let _turn = self.lock(&owner.turn)?;
-            let feed = |part| self.feed_private(&owner, part, &[], batch, bucket).is_some_and(|taken| taken.all);
+            let alone = Sorted::default();
+            let feed = |part| self.feed_private(&owner, part, &alone, batch, bucket).is_some_and(|taken| taken.all);
             Some((0..self.parts.len()).filter(|&part| !feed(part)).count() == 0)
         };
         batch.words().is_empty() || fed().unwrap_or_default()
@@ -791,27 +792,40 @@ impl Session {
         }
     }
 
-    /// Leaves a batch to the global stacks, and feeds what waits for them unless somebody does so now.
-    fn pass_on(&self, global: &Owner, mut made: Made) {
-        while let Err(back) = self.made.push(made) {
-            made = back;
-            let Some(_turn) = self.lock(&global.turn) else { return };
-            self.feed_made(global, 1);
-        }
+    /// Leaves a batch to the global stacks at its place, and feeds what waits for them unless somebody does so now.
+    fn pass_on(&self, global: &Owner, place: u64, made: Made) {
+        let Some(mut all) = self.lock(&self.made) else { return };
+        all.put(place, made);
+        drop(all);
         if let Some(_turn) = try_until(&global.turn, |_| true) {
             // Its own and one more, so that no thread does all the work.
             self.feed_made(global, 2);
         }
+        while let Some(waiting) = self.lock(&self.made).map(|all| all.waiting())
+            && waiting > MADE
+            && !self.closed.load(Ordering::Acquire)
+        {
+            // One that is not there yet may take long.
+            let next = self.lock(&global.turn).is_some_and(|_turn| self.feed_made(global, 1));
+            if !next && waiting <= MOST_MADE {
+                break;
+            } else if !next {
+                sleep(NAP);
+            }
+        }
     }
 
-    /// Feeds so much of what waits for the global stacks, at most, by whoever has their turn.
-    fn feed_made(&self, global: &Owner, most: usize) {
-        for made in (0..most).map_while(|_| self.made.pop()) {
+    /// Feeds so much of what waits for the global stacks, at most, by whoever has their turn; whether there was any.
+    fn feed_made(&self, global: &Owner, most: usize) -> bool {
+        let mut any = false;
+        for made in (0..most).map_while(|_| self.lock(&self.made)?.next()) {
+            any = true;
             for (part, digests) in made.digests.into_iter().enumerate() {
                 self.feed_digests(global, part, &digests, made.bucket);
                 digests.into_iter().for_each(|digest| self.spare.put(digest));
             }
         }
+        any
     }
 
     /// Feeds digests of a batch; whether all of it was taken.
@@ -901,18 +915,13 @@ impl Session {
         })
     }
 
-    /// By line size the lines of a batch that other slots used before it, ascending.
-    fn sort(
-        &self,
-        (directories, scratch): &mut (Vec<Directory>, Scratch),
-        slot: u32,
-        batch: &Batch,
-        bucket: Bucket,
-    ) -> Vec<Vec<u64>> {
+    /// A batch of `slot` has its turn: finds out which of its lines others used before it, and asks for them.
+    fn sort(&self, sorter: &mut Sorter, slot: u32, batch: &Batch, bucket: Bucket) -> Sorted {
+        let Sorter { directories, scratch, number } = sorter;
         if directories.is_empty() {
-            return Vec::new();
+            return Sorted::default();
         }
-        let Some(mut trackers) = self.lock(&self.trackers) else { return Vec::new() };
+        let Some(mut trackers) = self.lock(&self.trackers) else { return Sorted::default() };
         let mut lost = 0;
         let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes);
         let common = sizes.map(|((directory, tracker), line_bytes)| {
@@ -920,77 +929,155 @@ impl Session {
             batch.references(line_bytes.ilog2(), true, scratch, |chunk| {
                 directory.enter_all(chunk, slot, tracker, &mut common);
             });
-            common.sort_unstable();
-            common.dedup();
+            common.sort_unstable_by_key(|common| (common.line, !common.stored));
+            common.dedup_by_key(|common| common.line);
             if !common.is_empty() && bucket != Bucket::UNCOUNTED {
                 lost += tracker.accesses(slot, batch);
             }
             common
         });
-        let common = common.collect();
+        let common: Vec<_> = common.collect();
         let left = self.contention.load(Ordering::Relaxed).saturating_sub(1);
         self.contention.store(if lost > 0 { Self::CONTENDED } else { left }, Ordering::Relaxed);
-        common
+        *number += 1;
+        Sorted::new(*number, self.ask(*number, slot, common, bucket).unwrap_or_default())
     }
 
-    /// Waits until the stacks of slots may be fed: those of one, or all of them.
-    fn enter(&self, all: bool) -> Option<Feeding<'_>> {
-        let mut tries = 0;
-        loop {
-            let now = self.feeding.load(Ordering::Relaxed);
-            let then = if all { ALONE } else { now.wrapping_add(1) };
-            let may = if all { now == 0 } else { now != ALONE };
-            if may && self.feeding.compare_exchange_weak(now, then, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return Some(Feeding(&self.feeding));
+    /// Asks the stacks of all other slots for these lines, by line size; what is asked, by part.
+    fn ask(&self, number: u64, slot: u32, common: Vec<Vec<Common>>, bucket: Bucket) -> Option<Vec<Option<Arc<Visit>>>> {
+        let by_part =
+            if self.parts.len() > 1 { common.into_iter().map(|lines| vec![lines]).collect() } else { vec![common] };
+        let is_visit = |sizes: &Vec<Vec<Common>>| sizes.iter().any(|lines| !lines.is_empty());
+        if !by_part.iter().any(is_visit) {
+            return None;
+        }
+        let slots = self.lock(&self.slots)?;
+        let others = || (0..).zip(&slots.owners).filter(|&(other, _)| other != slot).map(|(_, owner)| owner);
+        let visit = |(part, lines): (usize, Vec<Vec<Common>>)| {
+            if !is_visit(&lines) {
+                return Some(None);
             }
-            if tries < SPINS {
-                tries += 1;
-                spin_loop();
-            } else if self.closed.load(Ordering::Acquire) {
-                return None;
-            } else {
-                sleep(NAP);
+            let visit = Visit::new(number, slot, bucket, lines, others().count());
+            others().try_for_each(|other| self.lock(&other.inboxes[part]).map(|mut inbox| inbox.ask(&visit)))?;
+            Some(Some(visit))
+        };
+        by_part.into_iter().enumerate().map(visit).collect()
+    }
+
+    /// Does what waits for a part, whose stacks are locked: answers what was asked before batch `number`, and counts what batches
+    /// of its own were told.
+    fn answer(&self, owner: &Owner, part: usize, stacks: &mut Stacks, number: u64) -> Option<()> {
+        let next = || self.lock(&owner.inboxes[part])?.next(number);
+        while let Some(visit) = next() {
+            if !(self.full)() {
+                let there = stacks.visited(&visit.lines, visit.bucket);
+                self.lock(&visit.there)?.iter_mut().zip(there).for_each(|(all, more)| all.add(more));
+            }
+            self.told(part, &visit)?;
+        }
+        let told = self.lock(&owner.inboxes[part])?.take_told();
+        for visit in told {
+            let there = self.lock(&visit.there)?;
+            visit.own.get().into_iter().for_each(|own| stacks.end_visit(own, &there, visit.bucket));
+        }
+        Some(())
+    }
+
+    /// One more owner told a batch what it asked; the last one leaves it to its own stacks.
+    fn told(&self, part: usize, visit: &Arc<Visit>) -> Option<()> {
+        if visit.is_told() {
+            let owner = Arc::clone(&self.lock(&self.slots)?.owners[visit.slot as usize]);
+            self.lock(&owner.inboxes[part])?.tell(visit);
+        }
+        Some(())
+    }
+
+    /// Answers for slots that have had no batch for long what those of `mine` asked.
+    fn help_asked(&self, mine: &Arc<Owner>) -> Option<()> {
+        // Helpers do.
+        if self.pipeline.get().is_some() {
+            return None;
+        }
+        let owners = self.lock(&self.slots)?.owners.clone();
+        for owner in owners.iter().filter(|owner| !Arc::ptr_eq(owner, mine)) {
+            loop {
+                let asked = owner.inboxes.iter().map(|inbox| Some(self.lock(inbox)?.asked())).sum::<Option<usize>>()?;
+                if asked <= ASKED {
+                    break;
+                } else if let Some(_turn) = try_until(&owner.turn, |_| true) {
+                    self.answer_for(owner, || self.closed.load(Ordering::Acquire))?;
+                } else if asked <= MOST_ASKED || self.closed.load(Ordering::Acquire) {
+                    break;
+                } else {
+                    sleep(NAP);
+                }
             }
         }
+        Some(())
+    }
+
+    /// Does all that waits for an owner that is not fed meanwhile.
+    fn answer_for(&self, owner: &Owner, given_up: impl Fn() -> bool) -> Option<()> {
+        (0..owner.parts()).try_for_each(|part| {
+            let mut stacks = try_until(&owner.parts[part], |_| given_up())?;
+            self.answer(owner, part, &mut stacks, u64::MAX)
+        })
+    }
+
+    /// Does all that waits for slots, while nothing is on its way to them.
+    fn answer_all(&self, given_up: impl Fn() -> bool) -> Option<()> {
+        let owners = try_until(&self.slots, |_| given_up())?.owners.clone();
+        // First they answer, then they are told what others did.
+        owners.iter().chain(&owners).try_for_each(|owner| {
+            let _turn = try_until(&owner.turn, |_| given_up())?;
+            self.answer_for(owner, &given_up)
+        })
     }
 
     /// Feeds a batch to the stacks of its own slot.
     fn feed_private(
         &self,
-        owner: &Arc<Owner>,
+        owner: &Owner,
         part: usize,
-        common: &[Vec<u64>],
+        sorted: &Sorted,
         batch: &Batch,
         bucket: Bucket,
     ) -> Option<Taken> {
-        let common = if self.parts.len() > 1 { common.get(part..=part).unwrap_or_default() } else { common };
-        if !is_common(common) {
-            let mut stacks = self.lock(&owner.parts[part])?;
+        let mut stacks = self.lock(&owner.parts[part])?;
+        self.answer(owner, part, &mut stacks, sorted.number)?;
+        let Some(visit) = sorted.visit(part) else {
             let all = stacks.feed(batch, bucket, &self.parts[part], self.full, self.leave(owner, part));
             self.settle_late(owner, part, &mut stacks);
             return Some(Taken { all, digests: stacks.take_digests(&self.spare) });
-        }
-        let slots = self.lock(&self.slots)?;
-        let others: Vec<_> = slots.owners.iter().filter(|other| !Arc::ptr_eq(other, owner)).cloned().collect();
-        drop(slots);
-        let mut mine = self.lock(&owner.parts[part])?;
-        let mut others: Vec<_> = others.iter().map(|other| self.lock(&other.parts[part])).collect::<Option<_>>()?;
-        let mut others: Vec<_> = others.iter_mut().map(|stacks| &mut **stacks).collect();
-        let all = mine.feed_beside(&mut others, common, (batch, bucket), &self.parts[part], self.full);
-        Some(Taken { all, digests: mine.take_digests(&self.spare) })
+        };
+        let (all, own) = stacks.feed_beside(&visit.lines, (batch, bucket), &self.parts[part], self.full);
+        let digests = stacks.take_digests(&self.spare);
+        drop(stacks);
+        // Nobody else feeds it.
+        let _ = visit.own.set(own);
+        self.told(part, visit)?;
+        Some(Taken { all, digests })
     }
 
     fn work_on(&self, job: &Job) {
         let (batch, bucket) = (&job.item.batch, job.item.bucket);
         match &job.work {
             Work::Sort => {
-                let Some(mut directories) = self.lock(&self.directories) else { return };
+                let Some(mut sorter) = self.lock(&self.sorter) else { return };
                 // Nobody else sorts this batch.
-                let _ = job.item.common.set(self.sort(&mut directories, job.item.slot, batch, bucket));
+                let _ = job.item.sorted.set(self.sort(&mut sorter, job.item.slot, batch, bucket));
             }
             Work::Digest { part } => {
                 // Nobody else makes them.
                 self.digest(*part, batch, bucket).into_iter().for_each(|made| drop(job.item.digests[*part].set(made)));
+            }
+            Work::Answer { owner, part, .. } => {
+                let Some(sorted) = job.item.sorted.get() else { return };
+                // A batch that was fed without helpers may be on its way to them.
+                let Some(_turn) = self.lock(&owner.turn) else { return };
+                if let Some(mut stacks) = self.lock(&owner.parts[*part]) {
+                    let _ = self.answer(owner, *part, &mut stacks, sorted.number + 1);
+                }
             }
             Work::Analyse { owner, part, private, .. } => {
                 let digests = job.item.digests[*part].get().map_or(&[][..], Vec::as_slice);
@@ -1002,9 +1089,8 @@ impl Session {
                     return;
                 }
                 let all = if digests.is_empty() {
-                    let common = job.item.common.get().map_or(&[][..], Vec::as_slice);
-                    let Some(_feeding) = self.enter(job.item.is_common(*part)) else { return };
-                    let taken = self.feed_private(owner, *part, common, batch, bucket).unwrap_or_default();
+                    let sorted = job.item.sorted.get_or_init(Sorted::default);
+                    let taken = self.feed_private(owner, *part, sorted, batch, bucket).unwrap_or_default();
                     // Nobody else analyses this batch for them.
                     let _ = job.item.digests[*part].set(taken.digests);
                     taken.all
@@ -1077,6 +1163,10 @@ impl Session {
             missing: u32::from(ended.is_none()),
             ..Snapshot::empty(&self.config)
         };
+        let begin = Instant::now();
+        let answer_all = || self.answer_all(|| begin.elapsed() > patience);
+        // What is not done here stacks will do that are fed on.
+        let _ = self.pipeline.get().map_or_else(answer_all, |pipeline| pipeline.if_at_rest(answer_all)?);
         let Some(owners) = lock_for(&self.slots, patience).map(|slots| slots.owners.clone()) else {
             snapshot.missing += 1;
             return snapshot;
@@ -1096,7 +1186,7 @@ impl Session {
         }
         let at_hand = self.global.get().is_none_or(|global| {
             let turn = lock_for(&global.turn, patience);
-            turn.map(|_turn| self.feed_made(global, MADE)).is_some()
+            turn.map(|_turn| self.feed_made(global, usize::MAX)).is_some()
         });
         let mut within: Vec<_> = self.config.line_sizes.iter().map(|_| None).collect();
         for (slot, owner) in (0..).zip(&owners) {
@@ -1174,9 +1264,6 @@ const PATIENCE: u32 = 1000;
 /// Batches of references that stacks may leave behind before they are fed again.
 const WAITING: usize = 8;
 
-/// In [`Session::feeding`]: one batch is fed with all stacks at hand.
-const ALONE: u32 = u32::MAX;
-
 /// For those that are on their way: minutes, if nothing stops the process meanwhile.
 const MOST_NAPS: u32 = 1 << 21;
 /// For the only slot to have nothing handed over any more.
@@ -1231,20 +1318,56 @@ struct Made {
     bucket: Bucket,
 }
 
-/// How many of those may wait.
-const MADE: usize = 8;
+/// All of that, in the order in which the batches had their turn.
+#[derive(Debug, Default)]
+struct AllMade {
+    /// The place of the first.
+    first: u64,
+    /// `None`: the batch is not analysed yet.
+    each: VecDeque<Option<Made>>,
+}
 
-/// Stacks of slots are being fed.
-struct Feeding<'a>(&'a AtomicU32);
+impl AllMade {
+    /// A place for one more.
+    fn reserve(&mut self) -> u64 {
+        self.each.push_back(None);
+        self.first + self.each.len() as u64 - 1
+    }
 
-impl Drop for Feeding<'_> {
-    fn drop(&mut self) {
-        // Alone, or one of several.
-        if self.0.compare_exchange(ALONE, 0, Ordering::Release, Ordering::Relaxed).is_err() {
-            self.0.fetch_sub(1, Ordering::Release);
-        }
+    fn put(&mut self, place: u64, made: Made) {
+        self.each[(place - self.first) as usize] = Some(made);
+    }
+
+    /// The next one, if it is there.
+    fn next(&mut self) -> Option<Made> {
+        let made = self.each.front_mut()?.take()?;
+        self.each.pop_front();
+        self.first += 1;
+        Some(made)
+    }
+
+    fn waiting(&self) -> usize {
+        self.each.len()
     }
 }
+
+/// Who sorts batches.
+#[derive(Debug, Default)]
+struct Sorter {
+    /// For each line size; none while there is only one slot, or where lines are sampled.
+    directories: Vec<Directory>,
+    scratch: Scratch,
+    /// Of the last batch.
+    number: u64,
+}
+
+/// How many of those may wait, and how many if the next one is not there yet.
+const MADE: usize = 8;
+const MOST_MADE: usize = 64;
+
+/// How many batches may wait for a slot to tell them what they asked before others help, and before others wait.
+const ASKED: usize = 4;
+const MOST_ASKED: usize = 32;
 
 /// Takes a lock, unless `given_up` after so many tries.
 pub(crate) fn try_until<T>(mutex: &Mutex<T>, given_up: impl Fn(u32) -> bool) -> Option<MutexGuard<'_, T>> {
@@ -1276,8 +1399,8 @@ mod tests {
     use super::*;
     use crate::convert;
     use bf_profile::{Coherence, Owner};
-    use bf_stack::{Chunk, Reference, Visit};
-    use std::collections::BTreeSet;
+    use bf_stack::{Chunk, Reference, There};
+    use std::collections::BTreeMap;
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -1437,12 +1560,14 @@ mod tests {
             let references: Vec<_> = accesses.iter().map(line).collect();
             let (before, rest) = stacks.split_at_mut(*slot as usize);
             let (mine, after) = rest.split_first_mut().unwrap();
-            let mut others: Vec<_> = before.iter_mut().chain(after).collect();
             let chunk = Chunk { references: &references, ..Chunk::default() };
-            let lines: BTreeSet<_> = references.iter().map(|reference| reference.line()).collect();
-            let mut visit = Visit::new(&Vec::from_iter(lines), &mut others);
+            let mut lines = BTreeMap::new();
+            references.iter().for_each(|one| *lines.entry(one.line()).or_default() |= one.is_store());
+            let lines: Vec<_> = lines.into_iter().map(|(line, stored)| Common { line, stored }).collect();
+            let (mut visit, mut there) = (bf_stack::Visit::new(&lines), There::none(lines.len()));
+            before.iter_mut().chain(after).for_each(|other| there.add(other.visited(&lines, Bucket::FIRST)));
             mine.feed_beside(chunk, Bucket::FIRST, &mut visit);
-            mine.end_visit(&mut others, Bucket::FIRST, visit);
+            mine.end_visit(&visit, &there, Bucket::FIRST);
         }
         let of = |(slot, stack)| convert::coherence(slot, stack, limits.max_set_bits).collect::<Vec<_>>();
         (0..).zip(&stacks).flat_map(of).collect()
@@ -1493,6 +1618,36 @@ mod tests {
                 proptest::prop_assert_eq!(unhelped.get_or_insert(snapshot.lines.clone()), &snapshot.lines);
             }
         }
+    }
+
+    #[test]
+    fn a_slot_that_has_no_batches_is_answered_for() {
+        let session = Session::new(Config::default());
+        session.ensure_slot(1);
+        session.feed(1, &batch(&[0, 1, 2, 3, 4]), Bucket::FIRST);
+        for line in (0..5).cycle().take(100) {
+            let mut batch = Batch::new();
+            batch.access(line * 64, 8, true);
+            session.feed(0, &batch, Bucket::FIRST);
+        }
+        let asked = session.slots.lock().unwrap().owners[1].inboxes[0].lock().unwrap().asked();
+        assert!(asked <= ASKED, "{asked}");
+        let sum = |bins: &[bf_profile::Bin]| bins.iter().map(|bin| bin.count).sum::<u64>();
+        let slots = &session.snapshot(PATIENCE).coherence[0].slots;
+        let counts: Vec<_> =
+            slots.iter().map(|slot| (slot.slot, sum(&slot.received.full), sum(&slot.sent.full))).collect();
+        assert_eq!(counts, [(0, 0, 5), (1, 5, 0)]);
+    }
+
+    #[test]
+    fn what_is_made_first_waits_for_its_place() {
+        let (mut all, made) = (AllMade::default(), |bucket| Made { digests: Vec::new(), bucket: Bucket(bucket) });
+        let places = [all.reserve(), all.reserve(), all.reserve()];
+        all.put(places[1], made(2));
+        assert!(all.next().is_none());
+        all.put(places[0], made(1));
+        let next: Vec<_> = std::iter::from_fn(|| all.next()).map(|made| made.bucket).collect();
+        assert_eq!((next, all.waiting()), (vec![Bucket(1), Bucket(2)], 1));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
-use bf_stack::{Chunk, Counted, Deferred, Digest, Digester, Engine, Found, Stack, Tally, Visit, Within};
+use bf_stack::{Chunk, Common, Counted, Deferred, Digest, Digester, Engine, Found, Stack, Tally, There, Visit, Within};
 use crossbeam_queue::ArrayQueue;
 
 /// What is kept of one line size.
@@ -210,41 +210,40 @@ impl Stacks {
         }
     }
 
-    /// The same as [`Stacks::feed`] for a batch with lines that other slots used too, given by line size, ascending, with the
-    /// stacks of the others.
+    /// The same as [`Stacks::feed`] for a batch that asks the stacks of other slots; also what became of it, by line size.
     pub(crate) fn feed_beside(
         &mut self,
-        others: &mut [&mut Self],
-        common: &[Vec<u64>],
+        asked: &[Vec<Common>],
         (batch, bucket): (&Batch, Bucket),
         config: &Config,
         full: fn() -> bool,
-    ) -> bool {
+    ) -> (bool, Vec<Visit>) {
         self.used |= batch.accesses() > 0;
+        let mut visits: Vec<_> = asked.iter().map(|lines| Visit::new(lines)).collect();
         let mut all = true;
-        for (index, (line_bytes, common)) in config.line_sizes.iter().zip(common).enumerate() {
-            let Kept::Whole(mine) = &mut self.kept[index] else { continue };
-            let mut beside: Vec<&mut Stack> = Vec::with_capacity(others.len());
-            for other in &mut *others {
-                if let Kept::Whole(stack) = &mut other.kept[index] {
-                    beside.push(stack);
-                }
-            }
-            if full() {
-                all = false;
-                continue;
-            }
-            let mut visit = Visit::new(common, &mut beside);
+        for ((kept, line_bytes), visit) in self.kept.iter_mut().zip(&config.line_sizes).zip(&mut visits) {
+            let Kept::Whole(stack) = kept else { continue };
             batch.references(line_bytes.ilog2(), config.by_item, &mut self.scratch, |chunk| {
                 if full() {
                     all = false;
                 } else {
-                    mine.feed_beside(chunk, bucket, &mut visit);
+                    stack.feed_beside(chunk, bucket, visit);
                 }
             });
-            mine.end_visit(&mut beside, bucket, visit);
         }
-        all
+        (all, visits)
+    }
+
+    /// What a batch of another slot asks, by line size.
+    pub(crate) fn visited(&mut self, asked: &[Vec<Common>], bucket: Bucket) -> Vec<There> {
+        self.whole().zip(asked).map(|(stack, lines)| stack.visited(lines, bucket)).collect()
+    }
+
+    /// What a batch that was fed was told, by line size.
+    pub(crate) fn end_visit(&mut self, visits: &[Visit], there: &[There], bucket: Bucket) {
+        for ((stack, visit), there) in self.whole().zip(visits).zip(there) {
+            stack.end_visit(visit, there, bucket);
+        }
     }
 
     /// Adds what they counted to a snapshot; theirs are the line sizes from the `first` of it on. `within` has, by line size,

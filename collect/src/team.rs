@@ -14,6 +14,11 @@
 //! rounds end so many words after each other, that is how long a longer one may be. To analyse that so often may cost more than to
 //! begin anew each time, so it is tried once that has cost as much, or where shorter ones are never counted again.
 //!
+//! Threads are not at the same place of their rounds when one begins to be recorded. So all is recorded and analysed as it comes
+//! until each has done a round, and of those that did more the last one is kept: a round ends at one time for all of them, and
+//! what came before that is never put behind what came after. Their rounds must be as long as each other, or they drift apart:
+//! who did far more than a round by then shows that they may not be, and then a second one is recorded to see.
+//!
 //! No thread gets far ahead: if one has done two rounds more than another, or what it did differs, all that was only compared is
 //! analysed after all, in the same order, before what comes then.
 
@@ -27,6 +32,8 @@ use bf_stack::Bucket;
 pub(crate) const ANALYSED: u64 = 3;
 /// The shortest round has so many times fewer accesses than one of a single thread: what it takes to find it again counts.
 const SHORTER: u64 = 8;
+/// Rounds that are recorded, at most, where one does not tell whether those of different threads are of one length.
+const MOST_RECORDED: usize = 2;
 /// How far ahead of the others a thread may be: rounds, and words where those are shorter than its batches.
 const AHEAD: u64 = 2;
 const WORDS_AHEAD: u64 = 1 << 14;
@@ -66,6 +73,8 @@ pub(crate) struct Team {
     state: State,
     /// Of the recorded round: so many words of a slot, in order.
     pieces: Vec<(u32, usize)>,
+    /// How many of each are recorded, if not one.
+    rounds: usize,
     /// How often it was analysed since, and whether it is known what the last of those counted.
     analysed: u64,
     counts: bool,
@@ -76,7 +85,7 @@ enum State {
     /// No guess.
     #[default]
     Seeking,
-    /// A round is being recorded; those that have done theirs go on.
+    /// A round is being recorded.
     Recording,
     /// It came whole.
     Comparing,
@@ -91,6 +100,8 @@ struct Member {
     /// What it did in the recorded round, and the words that this will have; 0: it has no part in it.
     round: Round,
     length: usize,
+    /// Words of its longest batch there.
+    longest: usize,
     /// Since then so many words came that are the same, up to this place of it.
     same: u64,
     at: Place,
@@ -110,8 +121,6 @@ pub(crate) enum Next {
     Analyse,
     /// Nothing yet.
     Keep,
-    /// To analyse what is before this place; nothing yet with the rest.
-    Divide(Place),
     /// To analyse what is left ([`Team::end`]), then the batch.
     Break,
 }
@@ -167,31 +176,20 @@ impl Team {
         let done = self.done();
         let member = &mut self.members[slot];
         member.seeker.at += words.len() as u64;
-        let (length, recorded) = (member.length, member.round.words());
-        if recorded < length {
-            let more = (length - recorded).min(words.len());
-            let end = if more < words.len() { batch.place_behind(Place::START, more) } else { batch.end() };
-            if end.word != more {
-                return Next::Break;
-            }
-            member.round.record(batch, end, bucket);
-            match self.pieces.last_mut() {
-                Some(last) if last.0 as usize == slot => last.1 += more,
-                _ => self.pieces.push((slot as u32, more)),
-            }
-            let rest = words.len() - more;
-            if rest > 0 {
-                let Some(at) = member.round.follow(Place::START, batch, end, bucket) else { return Next::Break };
-                (member.at, member.same) = (at, rest as u64);
-            }
-            if self.members.iter().all(|member| member.round.words() == member.length) {
-                self.state = State::Comparing;
-            }
-            return if rest > 0 { Next::Divide(end) } else { Next::Analyse };
-        }
         let same = member.same + words.len() as u64;
-        if length == 0 || same > (done + AHEAD) * length as u64 + WORDS_AHEAD {
+        let most = (done.max(self.rounds as u64) + AHEAD) * member.length as u64 + WORDS_AHEAD;
+        if member.length == 0 || same > most || member.round.words() as u64 > most {
             return Next::Break;
+        }
+        if self.state == State::Recording {
+            member.round.record(batch, batch.end(), bucket);
+            member.longest = member.longest.max(words.len());
+            match self.pieces.last_mut() {
+                Some(last) if last.0 as usize == slot => last.1 += words.len(),
+                _ => self.pieces.push((slot as u32, words.len())),
+            }
+            let recorded: usize = self.members.iter().map(|member| member.round.words()).sum();
+            return if recorded <= self.seek.longest && self.is_recorded() { Next::Analyse } else { Next::Break };
         }
         let Some(at) = member.round.follow(member.at, batch, Place::START, bucket) else {
             let other = (words.len() - member.round.same_words(member.at, batch)) as u64;
@@ -200,6 +198,32 @@ impl Team {
         };
         (member.at, member.same) = (at, same);
         Next::Keep
+    }
+
+    /// Ends recording where all have done a round. Of those that did more by then the last one counts, so that it ends at one time
+    /// for all. If that is much more, what was taken for a round of one may be a part of one: that shows in the second one.
+    /// `false`: it did.
+    fn is_recorded(&mut self) -> bool {
+        let rounds = self.rounds.max(1);
+        if self.members.iter().any(|member| member.round.words() < rounds * member.length) {
+            return true;
+        }
+        let more = |member: &Member| member.round.words() - rounds * member.length;
+        let is_far = |member: &Member| more(member) > member.longest.max(rounds * member.length / 2);
+        if self.members.iter().any(is_far) {
+            self.rounds = rounds + 1;
+            return self.rounds <= MOST_RECORDED;
+        }
+        self.state = State::Comparing;
+        let more = |member: &Member| member.round.words() - member.length;
+        let mut more: Vec<_> = self.members.iter().map(more).collect();
+        for (slot, words) in &mut self.pieces {
+            let gone = more[*slot as usize].min(*words);
+            more[*slot as usize] -= gone;
+            *words -= gone;
+        }
+        self.pieces.retain(|piece| piece.1 > 0);
+        self.members.iter_mut().all(|member| member.round.keep_last(member.length))
     }
 
     /// A slot has just done something else, for so many words. Where that comes again and again, what is between is a round, too.
@@ -223,12 +247,18 @@ impl Team {
             if [once, twice].iter().any(|other| other.slot != slot) || words(twice, once, slot) != length {
                 continue;
             }
-            let of = |(each, member): (usize, &Member)| match member.length as u64 {
-                _ if each == slot => length as usize,
-                0 => 0,
-                length => ((words(twice, now, each) + length) / (2 * length) * length) as usize,
+            // Of the others as many rounds as they had, unless that is as near to one less or more.
+            let of = |(each, member): (usize, &Member)| {
+                let (length, words) = (member.length as u64, words(twice, now, each));
+                match (words + length).checked_div(2 * length) {
+                    _ if each == slot => Some(words as usize / 2),
+                    None => Some(0),
+                    Some(rounds) if (2 * rounds * length).abs_diff(words) > length / 2 => None,
+                    Some(rounds) => Some((rounds * length) as usize),
+                }
             };
-            let lengths: Vec<_> = self.members.iter().enumerate().map(of).collect();
+            let lengths: Option<Vec<_>> = self.members.iter().enumerate().map(of).collect();
+            let Some(lengths) = lengths else { return };
             let words = lengths.iter().sum::<usize>();
             if words <= self.seek.longest
                 && (!self.pays && self.counted() == 0 || self.spent >= (ANALYSED + 1) * words as u64)
@@ -296,7 +326,7 @@ impl Team {
             (std::mem::take(&mut member.round), std::mem::take(&mut member.same) - (analysed + times) * length)
         };
         let members = self.members.iter_mut().map(left).collect();
-        (self.analysed, self.counts) = (0, false);
+        (self.analysed, self.counts, self.rounds) = (0, false, 0);
         Left { times, members, pieces: std::mem::take(&mut self.pieces) }
     }
 
@@ -342,7 +372,7 @@ impl Team {
             };
             let own = own.max(1);
             let each = (accesses + own / 2) / own;
-            if each > MOST_TIMES || (each * own).abs_diff(accesses) > accesses / 4 {
+            if each > MOST_TIMES || (each * own).abs_diff(accesses) > own / 3 {
                 return;
             }
             lengths.push((words * each * times) as usize);
@@ -358,7 +388,7 @@ impl Team {
         self.members.iter_mut().for_each(|member| member.length = 0);
         for (member, length) in self.members.iter_mut().zip(lengths) {
             (member.length, member.round) = (length, Round::of_length(length));
-            (member.same, member.at) = (0, Place::START);
+            (member.same, member.at, member.longest) = (0, Place::START, 0);
         }
         self.state = State::Recording;
     }
@@ -434,7 +464,6 @@ mod tests {
             match team.next(*slot, batch, *bucket, false) {
                 Next::Keep => {}
                 Next::Analyse => all.push((*slot, batch.clone(), *bucket)),
-                Next::Divide(place) => all.push((*slot, batch.divide(place)[0].clone(), *bucket)),
                 Next::Break => {
                     end(&mut team, &mut all);
                     all.push((*slot, batch.clone(), *bucket));
@@ -560,6 +589,62 @@ mod tests {
             }
             batches
         })
+    }
+
+    /// Two threads, each at a block of its own or the other's and then at a barrier, by these chances; what each of them had
+    /// recorded before its blocks.
+    fn barriers(chances: &[(bool, bool)], phases: u64) -> (Batches, [Vec<usize>; 2]) {
+        let (mut batches, mut begun) = (Batches::new(), [Vec::new(), Vec::new()]);
+        let (mut words, mut kept) = ([0; 2], [Vec::new(), Vec::new()]);
+        for &(who, apart) in chances.iter().cycle() {
+            if begun.iter().all(|begun| begun.len() as u64 == phases) {
+                break;
+            }
+            // Who waits for the other does nothing.
+            let slot = usize::from(who ^ (begun[usize::from(who)].len() > begun[usize::from(!who)].len()));
+            let phase = begun[slot].len() as u64;
+            let block = 0x10_0000 + (slot as u64 + phase) % 2 * 0x1_0000;
+            let is_first = begun[1 - slot].len() as u64 == phase;
+            let sync = if is_first { vec![3, 0x90_0000] } else { vec![1, 0x90_0000, 0x90_0040] };
+            let mut records = std::mem::take(&mut kept[slot]);
+            begun[slot].push(words[slot] + records.iter().map(Vec::len).sum::<usize>());
+            records.extend([vec![2, 60, block, 64, 0x30_0000, 8], sync]);
+            words[slot] += records.iter().map(Vec::len).sum::<usize>();
+            batches.push((slot as u32, batch(&records), Bucket::FIRST));
+            // When it goes on it looks once more, which it hands over by itself or not.
+            let after = vec![3, 0x90_0000];
+            if apart && !is_first {
+                words[slot] += after.len();
+                batches.push((slot as u32, batch(&[after]), Bucket::FIRST));
+            } else {
+                kept[slot].push(after);
+            }
+        }
+        (batches, begun)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn what_comes_after_another_stays_there(
+            chances in prop_oneof![some(any::<(bool, bool)>(), 1..8), some(any::<(bool, bool)>(), 1..40)],
+            phases in 2..200_u64,
+        ) {
+            let (batches, begun) = barriers(&chances, phases);
+            let (all, _) = order(&batches);
+            prop_assert_eq!(words(&all), words(&batches));
+            let mut words = [0; 2];
+            for (slot, batch, _) in &all {
+                let slot = *slot as usize;
+                let (from, to) = (words[slot], words[slot] + batch.words().len());
+                words[slot] = to;
+                // Blocks that it comes to: the other one has begun with those of the phase before.
+                for phase in (1..begun[slot].len()).filter(|&phase| (from..to).contains(&begun[slot][phase])) {
+                    prop_assert!(words[1 - slot] > begun[1 - slot][phase - 1], "{slot} is at {phase} too early");
+                }
+            }
+        }
     }
 
     proptest! {

@@ -9,10 +9,11 @@ use crate::item::Charge;
 use crate::lines::{Id, Lines};
 use crate::older::{Older, Time};
 use crate::runs::{COLD, DIRTY, Run, STORE, begun, first, strip};
-use crate::sharing::{Position, Sharing, Since};
+use crate::sharing::{Sharing, Since};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
 use crate::template::{Learn, Templates};
+use crate::threads::Visit;
 use crate::tiers::Tiers;
 use crate::top::{NONE, Order};
 use crate::upper::Upper;
@@ -339,16 +340,8 @@ pub(crate) enum Asks<'a> {
     Nobody,
     /// Of each.
     Sink(&'a mut dyn Sink),
-    /// Of the first of each run of a line that others hold.
-    Visit(&'a mut dyn Visited),
-}
-
-/// The stacks of other threads.
-pub(crate) trait Visited {
-    /// The number of a line that others hold, and do no more if it is `stored`.
-    fn common(&mut self, line: u64, stored: bool) -> Option<u32>;
-    /// Its least position there.
-    fn there(&self, common: u32) -> &Position;
+    /// Of the first of each run of a line that others may hold.
+    Visit(&'a mut Visit),
 }
 
 /// What of a chunk is of lines for which there is an id.
@@ -507,7 +500,7 @@ impl<const W: usize> Core<W> {
         }
         let (mut runs, mut uses) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.uses));
         if let Asks::Visit(visit) = asks {
-            runs.iter().for_each(|run| self.ask(run, *visit));
+            runs.iter().for_each(|run| self.ask(run, visit));
         }
         let templates = std::mem::replace(&mut self.templates, Templates::new());
         let (mut begin, mut rest) = (0, uses.iter());
@@ -540,22 +533,14 @@ impl<const W: usize> Core<W> {
         match asks {
             Asks::Nobody => return,
             Asks::Sink(sink) => sink.take(&self.outcomes),
-            Asks::Visit(visit) => {
-                for outcome in &self.outcomes {
-                    let own = !outcome.cold && !outcome.lost;
-                    let own = own.then_some(Position { full: outcome.full, by_set: outcome.by_set });
-                    if let Some(sharing) = &mut self.sharing {
-                        sharing.count_remote(bucket, visit.there(outcome.site), own.as_ref(), outcome.times.into());
-                    }
-                }
-            }
+            Asks::Visit(visit) => self.outcomes.iter().for_each(|outcome| visit.became(outcome)),
         }
         self.outcomes.clear();
         self.outcome_of.clear();
     }
 
-    /// Asks for the outcome of a run, if others hold its line.
-    fn ask(&mut self, run: &Run, visit: &mut dyn Visited) {
+    /// Asks for the outcome of a run, if others may hold its line.
+    fn ask(&mut self, run: &Run, visit: &mut Visit) {
         let common = visit.common(run.line, run.flags & DIRTY != 0);
         self.outcome_of.push(common.map_or(u32::MAX, |_| self.outcomes.len() as u32));
         self.outcomes.extend(common.map(|number| Outcome::of(number, run.weight, run.flags & STORE != 0)));

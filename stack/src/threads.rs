@@ -1,16 +1,19 @@
 //! Stacks of several threads: what the references of one do to the stacks of the others.
 //!
-//! References come in chunks of one thread, and the order of the chunks is the order of events. While chunks of one thread are
-//! taken, the other stacks stand still but for what these do to them, and to take a line away moves no other line. So each
-//! line is looked up in the other stacks once, and taken away at the end.
+//! References come in batches of chunks of one thread, and the order of the batches is the order of events. A batch has no effect
+//! on another stack but this: lines are clean there from then on, and those that it stores are taken away. To take a line away
+//! moves no other line, so where a batch finds its lines is known before it is fed: each other stack is visited once, between
+//! what it is fed before and after. What the batch finds in its own stack and in the others is put together when both is known,
+//! so that the stacks need not wait for each other.
 
-use crate::engine::{Asks, Core, Stack, Visited, of_width};
+use crate::engine::{Asks, Core, Stack, of_width};
 use crate::held::ON_TOP;
 use crate::item::Charge;
 use crate::lines::{Id, Mix, REGION_BITS};
 use crate::newest::NEWEST;
 use crate::sharing::{Event, Known, Position, Shared, Sharing};
 use crate::simd::{self, Task, Vector};
+use crate::sink::Outcome;
 use crate::template::Templates;
 use crate::top::Order as _;
 use crate::{Bucket, Chunk};
@@ -57,92 +60,116 @@ impl Stack {
         of_width!(&self.core, core => core.sharing.as_ref().map_or_else(Vec::new, |sharing| sharing.counts()))
     }
 
-    /// Takes a chunk, as [`crate::Engine::feed_chunk`], beside the stacks of other threads, which are visited; all stacks must
-    /// be shared ones.
+    /// Takes a chunk, as [`crate::Engine::feed_chunk`], of a batch that visits other stacks; all must be shared ones.
     pub fn feed_beside(&mut self, chunk: Chunk<'_>, bucket: Bucket, visit: &mut Visit) {
         self.feed_any(chunk, bucket, Asks::Visit(visit));
     }
 
-    /// The others lose the lines that were stored in chunks of this bucket. To be called before anything else happens to them.
-    pub fn end_visit(&mut self, others: &mut [&mut Self], bucket: Bucket, visit: Visit) {
-        for &Common { line, at, .. } in visit.common.iter().filter(|common| common.stored) {
-            for (other, found) in others.iter_mut().zip(&visit.found) {
-                if let Some(found) = &found[at] {
-                    other.take_away(line, found, bucket);
-                    of_width!(&mut self.core, core => if let Some(sharing) = &mut core.sharing {
-                        sharing.count(Event::Sent, bucket, &found.position, 1);
-                    });
-                }
+    /// A batch of another thread references these lines, under this bucket: they are clean here from now on, and those that
+    /// are stored are gone. Where they are here.
+    pub fn visited(&mut self, lines: &[Common], bucket: Bucket) -> There {
+        let here = of_width!(&mut self.core, core => simd::run(PassOn { core, lines }, self.instructions));
+        let mut found = There { least: Vec::with_capacity(lines.len()), taken: Vec::new() };
+        for (common, here) in lines.iter().zip(here) {
+            found.least.push(here.as_ref().map(|here| here.position));
+            if let Some(here) = here.filter(|_| common.stored) {
+                let line = common.line;
+                of_width!(&mut self.core, core => simd::run(TakeAway { core, line, here: &here, bucket }, self.instructions));
+                found.taken.push(here.position);
             }
         }
+        found
     }
 
-    /// A store elsewhere takes away a line that was found.
-    fn take_away(&mut self, line: u64, found: &Found, bucket: Bucket) {
-        of_width!(&mut self.core, core => simd::run(TakeAway { core, line, found, bucket }, self.instructions));
-    }
-
-    /// Another stack references these lines: those that are dirty here are so no more.
-    fn pass_on(&mut self, lines: &[u64]) -> Vec<Option<Found>> {
-        of_width!(&mut self.core, core => simd::run(PassOn { core, lines }, self.instructions))
+    /// Counts what became of a batch that was fed and that visited all other stacks.
+    pub fn end_visit(&mut self, visit: &Visit, found: &There, bucket: Bucket) {
+        of_width!(&mut self.core, core => if let Some(sharing) = &mut core.sharing {
+            for own in &visit.own {
+                if let Some(there) = &found.least[own.common as usize] {
+                    sharing.count_remote(bucket, there, own.distance.as_ref(), own.times.into());
+                }
+            }
+            found.taken.iter().for_each(|position| sharing.count(Event::Sent, bucket, position, 1));
+        });
     }
 }
 
 /// Lines that are fetched ahead.
 const AHEAD: usize = 6;
 
-/// A line that others hold.
-#[derive(Debug)]
-struct Common {
-    line: u64,
-    /// Which of those that were asked for.
-    at: usize,
-    /// The least position in the others.
-    there: Position,
-    /// Whether it was stored, so that the others hold it no more.
-    stored: bool,
+/// A line of a batch that other stacks may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Common {
+    /// Its number.
+    pub line: u64,
+    /// Whether the batch stores it.
+    pub stored: bool,
 }
 
-/// What chunks of one thread find in the stacks of the others, which stand still meanwhile.
+/// What a batch finds in the stacks of others.
+#[derive(Clone, Debug)]
+pub struct There {
+    /// By line, in the order in which they were given: the least position.
+    least: Vec<Option<Position>>,
+    /// Positions of those that were taken away.
+    taken: Vec<Position>,
+}
+
+impl There {
+    /// Of so many lines, in no stack.
+    #[must_use]
+    pub fn none(lines: usize) -> Self {
+        Self { least: vec![None; lines], taken: Vec::new() }
+    }
+
+    /// In this stack, too.
+    pub fn add(&mut self, more: Self) {
+        for (there, more) in self.least.iter_mut().zip(more.least) {
+            *there = there.map_or(more, |there| Some(more.map_or(there, |more| there.min(&more))));
+        }
+        self.taken.extend(more.taken);
+    }
+}
+
+/// What becomes of a batch in its own stack, as far as that matters for what it finds in others.
 #[derive(Debug)]
 pub struct Visit {
-    /// The number of a line in `common`, as long as others hold it.
+    /// The number of a line, as long as others may hold it.
     known: HashMap<u64, u32, BuildHasherDefault<Mix>>,
-    common: Vec<Common>,
-    /// Of each other stack, for each line that was asked for, where it is.
-    found: Vec<Vec<Option<Found>>>,
+    own: Vec<Own>,
+}
+
+/// What became of references to a line that others may hold.
+#[derive(Debug)]
+struct Own {
+    /// Which of the lines.
+    common: u32,
+    times: u32,
+    /// Where it was; `None`: it was not here.
+    distance: Option<Position>,
 }
 
 impl Visit {
-    /// Finds these lines, all of which the chunks will reference; others hold no other line of theirs. Those that are dirty
-    /// there are passed on, whether they are loaded or stored.
-    pub fn new(lines: &[u64], others: &mut [&mut Stack]) -> Self {
-        let found: Vec<_> = others.iter_mut().map(|other| other.pass_on(lines)).collect();
-        let mut visit = Self { known: HashMap::default(), common: Vec::new(), found };
-        visit.known.reserve(lines.len());
-        for (at, &line) in lines.iter().enumerate() {
-            let positions = visit.found.iter().filter_map(|found| Some(found[at].as_ref()?.position));
-            if let Some(there) = positions.reduce(|a, b| a.min(&b)) {
-                visit.known.insert(line, visit.common.len() as u32);
-                visit.common.push(Common { line, at, there, stored: false });
-            }
-        }
-        visit
-    }
-}
-
-impl Visited for Visit {
-    fn common(&mut self, line: u64, stored: bool) -> Option<u32> {
-        let number = *self.known.get(&line)?;
-        if stored {
-            self.common[number as usize].stored = true;
-            self.known.remove(&line);
-        }
-        Some(number)
+    /// Of a batch that references these lines, each given once. Others hold no other line of its.
+    #[must_use]
+    pub fn new(lines: &[Common]) -> Self {
+        let known = lines.iter().zip(0..).map(|(common, number)| (common.line, number)).collect();
+        Self { known, own: Vec::new() }
     }
 
-    fn there(&self, common: u32) -> &Position {
-        &self.common[common as usize].there
+    /// The number of a line that others may hold, and do no more if it is `stored`.
+    pub(crate) fn common(&mut self, line: u64, stored: bool) -> Option<u32> {
+        if stored { self.known.remove(&line) } else { self.known.get(&line).copied() }
+    }
+
+    /// What became of references to the line of that number.
+    pub(crate) fn became(&mut self, outcome: &Outcome) {
+        let own = !outcome.cold && !outcome.lost;
+        // Nothing is above what is on top.
+        if !own || outcome.full > 0 {
+            let distance = own.then_some(Position { full: outcome.full, by_set: outcome.by_set });
+            self.own.push(Own { common: outcome.site, times: outcome.times, distance });
+        }
     }
 }
 
@@ -156,14 +183,14 @@ impl<const W: usize> Task for Find<'_, W> {
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
-        self.core.find::<V>(self.line, self.core.lines.find(self.line)?).map(|found| found.position)
+        self.core.find::<V>(self.line, self.core.lines.find(self.line)?).map(|here| here.position)
     }
 }
 
 struct TakeAway<'a, const W: usize> {
     core: &'a mut Core<W>,
     line: u64,
-    found: &'a Found,
+    here: &'a Here,
     bucket: Bucket,
 }
 
@@ -172,17 +199,17 @@ impl<const W: usize> Task for TakeAway<'_, W> {
 
     #[inline(always)]
     fn run<V: Vector>(self) {
-        self.core.take_away::<V>(self.line, self.found, self.bucket);
+        self.core.take_away::<V>(self.line, self.here, self.bucket);
     }
 }
 
 struct PassOn<'a, const W: usize> {
     core: &'a mut Core<W>,
-    lines: &'a [u64],
+    lines: &'a [Common],
 }
 
 impl<const W: usize> Task for PassOn<'_, W> {
-    type Answer = Vec<Option<Found>>;
+    type Answer = Vec<Option<Here>>;
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
@@ -192,7 +219,7 @@ impl<const W: usize> Task for PassOn<'_, W> {
 
 /// A line that is here. That stays right while the stack stands still, and when it loses other lines: each leaves a hole.
 #[derive(Debug)]
-struct Found {
+struct Here {
     held: Option<u16>,
     id: u32,
     position: Position,
@@ -227,19 +254,19 @@ impl<const W: usize> Core<W> {
     }
 
     #[inline(always)]
-    fn pass_on<V: Vector>(&mut self, lines: &[u64]) -> Vec<Option<Found>> {
+    fn pass_on<V: Vector>(&mut self, lines: &[Common]) -> Vec<Option<Here>> {
         let mut ids = Vec::with_capacity(lines.len());
-        for &line in lines {
+        for &Common { line, .. } in lines {
             let id = self.lines.find(line);
             id.into_iter().for_each(|id| self.prefetch::<V>(id));
             ids.push(id);
         }
         let mut found = Vec::with_capacity(lines.len());
-        for (at, (&line, &id)) in lines.iter().zip(&ids).enumerate() {
-            if let (Some(&line), Some(&Some(id))) = (lines.get(at + AHEAD), ids.get(at + AHEAD)) {
-                self.prefetch_depth::<V>(line, id);
+        for (at, (common, &id)) in lines.iter().zip(&ids).enumerate() {
+            if let (Some(next), Some(&Some(id))) = (lines.get(at + AHEAD), ids.get(at + AHEAD)) {
+                self.prefetch_depth::<V>(next.line, id);
             }
-            let here = id.and_then(|id| self.find::<V>(line, id));
+            let here = id.and_then(|id| self.find::<V>(common.line, id));
             if let Some(here) = &here {
                 self.clean::<V>(here);
             }
@@ -262,7 +289,7 @@ impl<const W: usize> Core<W> {
     }
 
     #[inline(always)]
-    fn find<V: Vector>(&self, line: u64, id: Id) -> Option<Found> {
+    fn find<V: Vector>(&self, line: u64, id: Id) -> Option<Here> {
         let sharing = self.sharing.as_ref()?;
         let held = self.tiers.held.find(line);
         let last = match (held, sharing.known(id)) {
@@ -276,12 +303,12 @@ impl<const W: usize> Core<W> {
             full += above.0;
             V::add(&mut by_set, &above.1);
         }
-        Some(Found { held, id, position: Position::new(full, &by_set), last })
+        Some(Here { held, id, position: Position::new(full, &by_set), last })
     }
 
     #[inline(always)]
-    fn take_away<V: Vector>(&mut self, line: u64, found: &Found, bucket: Bucket) {
-        match found.held {
+    fn take_away<V: Vector>(&mut self, line: u64, here: &Here, bucket: Bucket) {
+        match here.held {
             Some(entry) => {
                 match self.tiers.held.slot(entry) {
                     ON_TOP => self.tiers.top.remove(self.tiers.top.place(line)),
@@ -290,27 +317,27 @@ impl<const W: usize> Core<W> {
                 }
                 self.tiers.held.remove(entry);
             }
-            None => self.leave_older::<V>(line, found.id),
+            None => self.leave_older::<V>(line, here.id),
         }
         if let Some(sharing) = &mut self.sharing {
-            sharing.lose(found.id, found.position);
-            sharing.holes.insert(line, found.last);
-            sharing.count(Event::Received, bucket, &found.position, 1);
+            sharing.lose(here.id, here.position);
+            sharing.holes.insert(line, here.last);
+            sharing.count(Event::Received, bucket, &here.position, 1);
         }
     }
 
     /// A line passes its dirt on.
     #[inline(always)]
-    fn clean<V: Vector>(&mut self, found: &Found) {
-        let state = self.state::<V>(found.held, found.id);
+    fn clean<V: Vector>(&mut self, here: &Here) {
+        let state = self.state::<V>(here.held, here.id);
         let Some((charged, _)) = state.dirty.get() else { return };
-        if let Some(entry) = found.held {
+        if let Some(entry) = here.held {
             *self.tiers.held.since(entry) = crate::held::Since::now(Charge::NONE);
         }
         if let Some(load) = &mut self.left.load {
-            load.behind.states.get_mut(found.id).begin(Charge::NONE);
+            load.behind.states.get_mut(here.id).begin(Charge::NONE);
         }
-        let at = Position::new(state.greatest_full, &state.greatest).max(&found.position);
+        let at = Position::new(state.greatest_full, &state.greatest).max(&here.position);
         if let Some(sharing) = &mut self.sharing {
             sharing.count(Event::Dirty, charged, &at, 1);
         }

@@ -2,11 +2,18 @@
 //! count and set.
 
 use bf_stack::{
-    Bucket, ByPosition, Chunk, Counted, Digest, Digester, Engine, Instructions, Item, Limits, Part, Position,
-    Reference, Shared, Stack, Visit,
+    Bucket, ByPosition, Chunk, Common, Counted, Digest, Digester, Engine, Instructions, Item, Limits, Part, Position,
+    Reference, Shared, Stack, There, Visit,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// Lines of a batch, each once.
+fn common(references: &[Reference]) -> Vec<Common> {
+    let mut lines = BTreeMap::new();
+    references.iter().for_each(|one| *lines.entry(one.line()).or_default() |= one.is_store());
+    lines.into_iter().map(|(line, stored)| Common { line, stored }).collect()
+}
 
 /// From the top.
 type Items = Vec<Option<u64>>;
@@ -192,10 +199,15 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
             mine.feed_chunk(chunk, Bucket(*bucket));
         } else {
             let mut beside: Vec<_> = before.iter_mut().chain(after).collect();
-            let mut lines: Vec<_> = references.iter().map(|reference| reference.line()).collect();
-            lines.sort_unstable();
-            lines.dedup();
-            let mut visit = Visit::new(&lines, &mut beside);
+            let lines = common(&references);
+            let mut visit = Visit::new(&lines);
+            // Before its own stack has the batch, or after.
+            let there = |beside: &mut [&mut Stack]| {
+                let mut all = There::none(lines.len());
+                beside.iter_mut().for_each(|other| all.add(other.visited(&lines, Bucket(*bucket))));
+                all
+            };
+            let mut found = (at % 2 == 0).then(|| there(&mut beside));
             // In one chunk, or in two.
             let [first, second] = [&parts[..at % 3 * parts.len() / 3], &parts[at % 3 * parts.len() / 3..]];
             let len = first.iter().map(|part| part.len as usize).sum();
@@ -205,7 +217,8 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
                 let chunk = Chunk { references, parts, items, ..Chunk::default() };
                 mine.feed_beside(chunk, Bucket(*bucket), &mut visit);
             }
-            mine.end_visit(&mut beside, Bucket(*bucket), visit);
+            let found = found.get_or_insert_with(|| there(&mut beside));
+            mine.end_visit(&visit, found, Bucket(*bucket));
             digested.feed_digest(&mine.take_digest(Digest::default()), Bucket(*bucket));
         }
         fed.feed_chunk(chunk, Bucket(*bucket));
@@ -357,13 +370,14 @@ fn a_table_that_nobody_writes_is_never_taken_away() {
     let mut stacks = vec![Stack::new(limits); 4];
     stacks.iter_mut().for_each(Stack::share);
     let table: Vec<_> = (0..1000).map(|line| Reference::new(line, false)).collect();
+    let lines = common(&table);
     for round in 0..8 {
         let (mine, others) = stacks.split_first_mut().unwrap();
-        let mut others: Vec<_> = others.iter_mut().collect();
         let chunk = Chunk { references: &table, ..Chunk::default() };
-        let mut visit = Visit::new(&(0..1000).collect::<Vec<_>>(), &mut others);
+        let (mut visit, mut found) = (Visit::new(&lines), There::none(lines.len()));
         mine.feed_beside(chunk, Bucket::FIRST, &mut visit);
-        mine.end_visit(&mut others, Bucket::FIRST, visit);
+        others.iter_mut().for_each(|other| found.add(other.visited(&lines, Bucket::FIRST)));
+        mine.end_visit(&visit, &found, Bucket::FIRST);
         stacks.rotate_left(1);
         let shared = stacks[3].shared();
         assert!(shared.iter().all(|(_, shared)| shared.received == ByPosition::default()));
