@@ -591,29 +591,32 @@ mod tests {
         })
     }
 
-    /// Two threads, each at a block of its own or the other's and then at a barrier, by these chances; what each of them had
-    /// recorded before its blocks.
-    fn barriers(chances: &[(bool, bool)], phases: u64) -> (Batches, [Vec<usize>; 2]) {
-        let (mut batches, mut begun) = (Batches::new(), [Vec::new(), Vec::new()]);
-        let (mut words, mut kept) = ([0; 2], [Vec::new(), Vec::new()]);
-        for &(who, apart) in chances.iter().cycle() {
-            if begun.iter().all(|begun| begun.len() as u64 == phases) {
-                break;
-            }
-            // Who waits for the other does nothing.
-            let slot = usize::from(who ^ (begun[usize::from(who)].len() > begun[usize::from(!who)].len()));
-            let phase = begun[slot].len() as u64;
-            let block = 0x10_0000 + (slot as u64 + phase) % 2 * 0x1_0000;
-            let is_first = begun[1 - slot].len() as u64 == phase;
-            let sync = if is_first { vec![3, 0x90_0000] } else { vec![1, 0x90_0000, 0x90_0040] };
-            let mut records = std::mem::take(&mut kept[slot]);
+    /// Threads that go from block to block, in `kinds` that come by turns, each behind a barrier; who comes first and what it hands
+    /// over by itself is chance. Where it `shows` who was last that leaves another record. Also what each of them had recorded before
+    /// its blocks.
+    fn barriers(
+        (threads, kinds, shows): (usize, u64, bool),
+        chances: &[(u8, bool)],
+        phases: usize,
+    ) -> (Batches, Vec<Vec<usize>>) {
+        let (mut batches, mut begun) = (Batches::new(), vec![Vec::new(); threads]);
+        let (mut words, mut kept) = (vec![0; threads], vec![Vec::new(); threads]);
+        for &(who, apart) in chances.iter().cycle().take(threads * phases) {
+            // Who is at a barrier waits for the others.
+            let least = begun.iter().map(Vec::len).min().unwrap_or_default();
+            let may: Vec<_> = (0..threads).filter(|&slot| begun[slot].len() == least).collect();
+            let (slot, is_last) = (may[usize::from(who) % may.len()], may.len() == 1);
+            let block = 0x10_0000 + (slot as u64 + least as u64) % threads as u64 * 0x1_0000;
+            let count = 40 + least as u64 % kinds * 7;
+            let sync = if is_last && shows { vec![1, 0x90_0000, 0x90_0040] } else { vec![3, 0x90_0000] };
+            let mut records: Vec<Vec<u64>> = std::mem::take(&mut kept[slot]);
             begun[slot].push(words[slot] + records.iter().map(Vec::len).sum::<usize>());
-            records.extend([vec![2, 60, block, 64, 0x30_0000, 8], sync]);
+            records.extend([vec![2, count, block, 64, 0x30_0000, 8], sync]);
             words[slot] += records.iter().map(Vec::len).sum::<usize>();
             batches.push((slot as u32, batch(&records), Bucket::FIRST));
             // When it goes on it looks once more, which it hands over by itself or not.
             let after = vec![3, 0x90_0000];
-            if apart && !is_first {
+            if apart && is_last {
                 words[slot] += after.len();
                 batches.push((slot as u32, batch(&[after]), Bucket::FIRST));
             } else {
@@ -628,20 +631,24 @@ mod tests {
 
         #[test]
         fn what_comes_after_another_stays_there(
-            chances in prop_oneof![some(any::<(bool, bool)>(), 1..8), some(any::<(bool, bool)>(), 1..40)],
-            phases in 2..200_u64,
+            program in (2..5_usize, 1..5_u64, any::<bool>()),
+            chances in prop_oneof![some(any::<(u8, bool)>(), 1..8), some(any::<(u8, bool)>(), 1..200)],
+            phases in 2..200_usize,
         ) {
-            let (batches, begun) = barriers(&chances, phases);
+            let (batches, begun) = barriers(program, &chances, phases);
             let (all, _) = order(&batches);
             prop_assert_eq!(words(&all), words(&batches));
-            let mut words = [0; 2];
+            let mut words = vec![0; begun.len()];
             for (slot, batch, _) in &all {
                 let slot = *slot as usize;
                 let (from, to) = (words[slot], words[slot] + batch.words().len());
                 words[slot] = to;
-                // Blocks that it comes to: the other one has begun with those of the phase before.
+                // Blocks that it comes to: the others have begun with those of the phase before.
                 for phase in (1..begun[slot].len()).filter(|&phase| (from..to).contains(&begun[slot][phase])) {
-                    prop_assert!(words[1 - slot] > begun[1 - slot][phase - 1], "{slot} is at {phase} too early");
+                    for other in (0..begun.len()).filter(|&other| other != slot) {
+                        let there = words[other] > begun[other][phase - 1];
+                        prop_assert!(there, "{slot} is at {phase} before {other} is at the one before");
+                    }
                 }
             }
         }
