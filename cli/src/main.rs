@@ -20,6 +20,7 @@ mod input;
 mod machine;
 mod measure;
 mod merge;
+mod names;
 mod output;
 mod page;
 mod patterns;

@@ -5,6 +5,7 @@ use crate::{
     by, counters,
     failure::Failure,
     input::{self, Loaded},
+    names::short,
     output::{counted, number, percent, print, row},
     page, patterns, phases, query,
 };
@@ -18,6 +19,8 @@ use bf_postproc::{
 use bf_profile::{EndReason, Machine, Meta, Process};
 use serde::Serialize;
 use serde_json::Value;
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -295,9 +298,19 @@ fn not_seen(process: &ProcessReport) -> String {
     if process.uninstrumented.is_empty() {
         return "no calls into code that was not compiled with bf-clang".to_owned();
     }
-    let named = process.uninstrumented.iter().take(MOST_CALLEES);
-    let names: Vec<String> = named.map(|callee| format!("{} {}", callee.name, number(callee.calls))).collect();
-    let more = process.uninstrumented.len().saturating_sub(MOST_CALLEES);
+    // Functions of several argument types are one here.
+    let mut calls: Vec<(Cow<'_, str>, u64)> = Vec::new();
+    for callee in &process.uninstrumented {
+        let name = short(&callee.name);
+        match calls.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, calls)) => *calls += callee.calls,
+            None => calls.push((name, callee.calls)),
+        }
+    }
+    calls.sort_by_key(|&(_, calls)| Reverse(calls));
+    let names: Vec<String> =
+        calls.iter().take(MOST_CALLEES).map(|(name, calls)| format!("{name} {}", number(*calls))).collect();
+    let more = calls.len().saturating_sub(MOST_CALLEES);
     let rest = if more > 0 { format!(", {more} more functions") } else { String::new() };
     format!(
         "{} into code not compiled with bf-clang: {}{rest}",

@@ -978,7 +978,8 @@ impl Session {
         let told = self.lock(&owner.inboxes[part])?.take_told();
         for visit in told {
             let there = self.lock(&visit.there)?;
-            visit.own.get().into_iter().for_each(|own| stacks.end_visit(own, &there, visit.bucket));
+            let own = self.lock(&visit.own)?.take();
+            own.into_iter().for_each(|own| stacks.end_visit(own, &there, visit.bucket));
         }
         Some(())
     }
@@ -1053,8 +1054,7 @@ impl Session {
         let (all, own) = stacks.feed_beside(&visit.lines, (batch, bucket), &self.parts[part], self.full);
         let digests = stacks.take_digests(&self.spare);
         drop(stacks);
-        // Nobody else feeds it.
-        let _ = visit.own.set(own);
+        *self.lock(&visit.own)? = Some(own);
         self.told(part, visit)?;
         Some(Taken { all, digests })
     }
@@ -1564,10 +1564,10 @@ mod tests {
             let mut lines = BTreeMap::new();
             references.iter().for_each(|one| *lines.entry(one.line()).or_default() |= one.is_store());
             let lines: Vec<_> = lines.into_iter().map(|(line, stored)| Common { line, stored }).collect();
-            let (mut visit, mut there) = (bf_stack::Visit::new(&lines), There::none(lines.len()));
+            let (mut visit, mut there) = (mine.begin_visit(&lines), There::none(lines.len()));
             before.iter_mut().chain(after).for_each(|other| there.add(other.visited(&lines, Bucket::FIRST)));
             mine.feed_beside(chunk, Bucket::FIRST, &mut visit);
-            mine.end_visit(&visit, &there, Bucket::FIRST);
+            mine.end_visit(visit, &there, Bucket::FIRST);
         }
         let of = |(slot, stack)| convert::coherence(slot, stack, limits.max_set_bits).collect::<Vec<_>>();
         (0..).zip(&stacks).flat_map(of).collect()

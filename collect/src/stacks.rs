@@ -219,17 +219,19 @@ impl Stacks {
         full: fn() -> bool,
     ) -> (bool, Vec<Visit>) {
         self.used |= batch.accesses() > 0;
-        let mut visits: Vec<_> = asked.iter().map(|lines| Visit::new(lines)).collect();
+        let mut visits = Vec::with_capacity(asked.len());
         let mut all = true;
-        for ((kept, line_bytes), visit) in self.kept.iter_mut().zip(&config.line_sizes).zip(&mut visits) {
+        for ((kept, line_bytes), asked) in self.kept.iter_mut().zip(&config.line_sizes).zip(asked) {
             let Kept::Whole(stack) = kept else { continue };
+            let mut visit = stack.begin_visit(asked);
             batch.references(line_bytes.ilog2(), config.by_item, &mut self.scratch, |chunk| {
                 if full() {
                     all = false;
                 } else {
-                    stack.feed_beside(chunk, bucket, visit);
+                    stack.feed_beside(chunk, bucket, &mut visit);
                 }
             });
+            visits.push(visit);
         }
         (all, visits)
     }
@@ -240,7 +242,7 @@ impl Stacks {
     }
 
     /// What a batch that was fed was told, by line size.
-    pub(crate) fn end_visit(&mut self, visits: &[Visit], there: &[There], bucket: Bucket) {
+    pub(crate) fn end_visit(&mut self, visits: Vec<Visit>, there: &[There], bucket: Bucket) {
         for ((stack, visit), there) in self.whole().zip(visits).zip(there) {
             stack.end_visit(visit, there, bucket);
         }

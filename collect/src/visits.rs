@@ -10,7 +10,6 @@
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use bf_stack::{Bucket, Common, There};
 use std::collections::VecDeque;
-use std::sync::OnceLock;
 
 /// What was found out about a batch when it had its turn.
 #[derive(Debug, Default)]
@@ -48,7 +47,7 @@ pub(crate) struct Visit {
     /// By line size: where they are, by those who answered.
     pub(crate) there: Mutex<Vec<There>>,
     /// By line size: what became of the batch in its own stacks, once that is known.
-    pub(crate) own: OnceLock<Vec<bf_stack::Visit>>,
+    pub(crate) own: Mutex<Option<Vec<bf_stack::Visit>>>,
     /// Owners that have not answered, its own among them.
     lacking: AtomicUsize,
 }
@@ -57,7 +56,7 @@ impl Visit {
     /// To so many others.
     pub(crate) fn new(number: u64, slot: u32, bucket: Bucket, lines: Vec<Vec<Common>>, others: usize) -> Arc<Self> {
         let there = Mutex::new(lines.iter().map(|lines| There::none(lines.len())).collect());
-        let (own, lacking) = (OnceLock::new(), AtomicUsize::new(others + 1));
+        let (own, lacking) = (Mutex::default(), AtomicUsize::new(others + 1));
         Arc::new(Self { number, slot, bucket, lines, there, own, lacking })
     }
 

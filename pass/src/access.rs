@@ -2,6 +2,7 @@
 
 use bf_abi::{Entry, Op};
 
+use crate::assembly::Assembly;
 use crate::libc;
 use crate::llvm::{Instruction, Module, Type, Value};
 use crate::vector;
@@ -63,11 +64,14 @@ pub(crate) struct Classifier {
     pub(crate) libc: libc::Functions,
     /// Kind of the `byval` attribute.
     pub(crate) byval: u32,
+    /// Kind of the `elementtype` attribute.
+    element: u32,
 }
 
 impl Classifier {
     pub(crate) fn new(module: Module) -> Self {
-        Self { module, libc: libc::Functions::new(module), byval: Module::attribute_kind("byval") }
+        let [byval, element] = ["byval", "elementtype"].map(Module::attribute_kind);
+        Self { module, libc: libc::Functions::new(module), byval, element }
     }
 
     /// The accesses of an instruction, none for most.
@@ -96,12 +100,26 @@ impl Classifier {
 
     fn call(&self, call: Value) -> Vec<Access> {
         let mut accesses = self.by_value_arguments(call);
-        if let Some(known) = self.known(call) {
+        if let Some(assembly) = call.assembly() {
+            accesses.extend(self.assembly(&assembly, call));
+        } else if let Some(known) = self.known(call) {
             accesses.extend(self.transfer(known, call));
         } else if let Some(name) = call.callee().as_function().and_then(Value::intrinsic_name) {
             accesses.extend(vector::accesses(self, &name, call));
         }
         accesses
+    }
+
+    /// The operands that inline assembly has in memory: all that are read, then all that are written.
+    fn assembly(&self, assembly: &Assembly, call: Value) -> Vec<Access> {
+        let named = assembly.named(|one, other| call.operand(one as u32) == call.operand(other as u32));
+        let access = |op: Op, index: usize| {
+            let ty = call.argument_type_attribute(index as u32, self.element)?;
+            Some(self.whole(op, ty, call.operand(index as u32)))
+        };
+        let reads = named.iter().filter(|(_, using)| using.reads).filter_map(|&(index, _)| access(Op::Load, index));
+        let writes = named.iter().filter(|(_, using)| using.writes).filter_map(|&(index, _)| access(Op::Store, index));
+        reads.chain(writes).flatten().collect()
     }
 
     /// How many bytes a call like `memcpy` or `memset` moves, and whether it copies them.

@@ -6,6 +6,7 @@
 
 mod access;
 mod allocation;
+mod assembly;
 mod attributes;
 mod count;
 mod emit;

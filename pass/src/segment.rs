@@ -50,8 +50,8 @@ pub(crate) struct Segment {
     pub(crate) first: Value,
     /// The words it has.
     pub(crate) words: u32,
-    /// The function it ends in a direct call of, if this module only declares that function.
-    pub(crate) callee: Option<Value>,
+    /// What it ends in that is not seen: a function that this module only declares, called directly, or inline assembly.
+    pub(crate) callee: Option<String>,
 }
 
 /// Words to be stored one after the other.
@@ -180,14 +180,19 @@ impl Cutter {
                     self.add(function, segment, &mut shared, instruction, access);
                 }
             }
-            if instruction.releases() {
+            let is_call = instruction.instruction() == Instruction::Call;
+            let cuts = is_call && self.cuts(instruction);
+            let is_unseen = is_call && instruction.assembly().is_some_and(|assembly| assembly.is_unseen());
+            let declared = cuts.then(|| declared_callee(instruction)).flatten();
+            let assembly = is_unseen.then(|| format!("assembly in {}", function.name()));
+            let callee = assembly.or_else(|| declared.map(Value::name));
+            if callee.is_some() {
+                open.get_or_insert_with(|| Segment::new(instruction)).callee = callee;
+            }
+            if cuts || is_unseen || instruction.releases() {
                 segments.extend(open.take());
-            } else if instruction.instruction() == Instruction::Call && self.cuts(instruction) {
-                let callee = declared_callee(instruction);
-                if callee.is_some() {
-                    open.get_or_insert_with(|| Segment::new(instruction)).callee = callee;
-                }
-                segments.extend(open.take());
+            }
+            if cuts {
                 segments.extend(allocation(instruction));
             }
         }

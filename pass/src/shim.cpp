@@ -156,10 +156,13 @@ bool bf_shim_goes_on(LLVMValueRef Value) {
 }
 
 // Whether an instruction lets threads that read what it writes, or what comes after it, go on with all that was done before it.
+// Programs older than atomic operations, and some since, do that with volatile stores of words that others may see.
 bool bf_shim_releases(LLVMValueRef Value) {
   auto *I = unwrap<Instruction>(Value);
   if (auto *Store = dyn_cast<StoreInst>(I))
-    return isReleaseOrStronger(Store->getOrdering());
+    return isReleaseOrStronger(Store->getOrdering()) ||
+           (Store->isVolatile() && Store->getValueOperand()->getType()->isIntOrPtrTy() &&
+            !isa<AllocaInst>(getUnderlyingObject(Store->getPointerOperand())));
   if (auto *Update = dyn_cast<AtomicRMWInst>(I))
     return isReleaseOrStronger(Update->getOrdering());
   if (auto *Exchange = dyn_cast<AtomicCmpXchgInst>(I))

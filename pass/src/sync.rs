@@ -137,10 +137,11 @@ impl Writer {
 
     /// How an instruction lets other threads go on, if it does.
     fn lets(&self, instruction: Value) -> Option<Lets> {
-        match instruction.instruction() {
+        let of_callee = match instruction.instruction() {
             Instruction::Call => self.callees.get(&instruction.callee()).copied(),
-            _ => instruction.releases().then_some(Lets::Release),
-        }
+            _ => None,
+        };
+        of_callee.or_else(|| instruction.releases().then_some(Lets::Release))
     }
 
     /// Writes those of one function, whose segments are written.

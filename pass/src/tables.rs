@@ -51,7 +51,7 @@ impl Tables {
 
     /// The static description of a segment of a function: a [`bf_abi::Segment`] with its entries behind it.
     pub(crate) fn segment(&mut self, function: Value, segment: &Segment) -> Value {
-        let callee = segment.callee.map_or(0, |callee| self.callee_number(callee.name()));
+        let callee = segment.callee.as_ref().map_or(0, |callee| self.callee_number(callee.clone()));
         let sites: Vec<_> = segment.origins.iter().map(|&origin| self.places.site(function, origin)).collect();
         let site = self.places.site(function, segment.first);
         let number = |value: u32| self.module.int(32, value.into());

@@ -8,6 +8,7 @@ use crate::held::{Entry, HELD};
 use crate::holes::{Holes, Instant};
 use crate::lines::{Id, Mix, REGION};
 use crate::simd::Vector;
+use crate::threads::Visit;
 use crate::{Bucket, Limits, boxed};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -170,6 +171,8 @@ pub(crate) struct Sharing<const W: usize> {
     pub(crate) within: Buckets<W>,
     /// What was counted before the last mark.
     before: Since<W>,
+    /// What visits of its batches can use again.
+    pub(crate) visits: Vec<Visit>,
 }
 
 const LOST: Instant = Instant::MAX;
@@ -198,6 +201,7 @@ impl<const W: usize> Sharing<W> {
             digesting: Digesting::new(),
             within: Buckets::new(limits),
             before: Since::new(limits),
+            visits: Vec::new(),
         }
     }
 

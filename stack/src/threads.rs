@@ -60,6 +60,13 @@ impl Stack {
         of_width!(&self.core, core => core.sharing.as_ref().map_or_else(Vec::new, |sharing| sharing.counts()))
     }
 
+    /// For a batch that references these lines, each given once. Others hold no other line of its.
+    #[must_use]
+    pub fn begin_visit(&mut self, lines: &[Common]) -> Visit {
+        let spare = of_width!(&mut self.core, core => core.sharing.as_mut().and_then(|sharing| sharing.visits.pop()));
+        spare.unwrap_or_default().begun(lines)
+    }
+
     /// Takes a chunk, as [`crate::Engine::feed_chunk`], of a batch that visits other stacks; all must be shared ones.
     pub fn feed_beside(&mut self, chunk: Chunk<'_>, bucket: Bucket, visit: &mut Visit) {
         self.feed_any(chunk, bucket, Asks::Visit(visit));
@@ -82,7 +89,7 @@ impl Stack {
     }
 
     /// Counts what became of a batch that was fed and that visited all other stacks.
-    pub fn end_visit(&mut self, visit: &Visit, found: &There, bucket: Bucket) {
+    pub fn end_visit(&mut self, visit: Visit, found: &There, bucket: Bucket) {
         of_width!(&mut self.core, core => if let Some(sharing) = &mut core.sharing {
             for own in &visit.own {
                 if let Some(there) = &found.least[own.common as usize] {
@@ -90,12 +97,17 @@ impl Stack {
                 }
             }
             found.taken.iter().for_each(|position| sharing.count(Event::Sent, bucket, position, 1));
+            if sharing.visits.len() < SPARE {
+                sharing.visits.push(visit);
+            }
         });
     }
 }
 
 /// Lines that are fetched ahead.
 const AHEAD: usize = 6;
+/// Visits whose memory is kept for others.
+const SPARE: usize = 2;
 
 /// A line of a batch that other stacks may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +144,7 @@ impl There {
 }
 
 /// What becomes of a batch in its own stack, as far as that matters for what it finds in others.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Visit {
     /// The number of a line, as long as others may hold it.
     known: HashMap<u64, u32, BuildHasherDefault<Mix>>,
@@ -140,7 +152,7 @@ pub struct Visit {
 }
 
 /// What became of references to a line that others may hold.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Own {
     /// Which of the lines.
     common: u32,
@@ -150,11 +162,12 @@ struct Own {
 }
 
 impl Visit {
-    /// Of a batch that references these lines, each given once. Others hold no other line of its.
-    #[must_use]
-    pub fn new(lines: &[Common]) -> Self {
-        let known = lines.iter().zip(0..).map(|(common, number)| (common.line, number)).collect();
-        Self { known, own: Vec::new() }
+    /// The same memory, for a batch that references these lines.
+    fn begun(mut self, lines: &[Common]) -> Self {
+        self.known.clear();
+        self.own.clear();
+        self.known.extend(lines.iter().zip(0..).map(|(common, number)| (common.line, number)));
+        self
     }
 
     /// The number of a line that others may hold, and do no more if it is `stored`.

@@ -3,7 +3,7 @@
 
 use bf_stack::{
     Bucket, ByPosition, Chunk, Common, Counted, Digest, Digester, Engine, Instructions, Item, Limits, Part, Position,
-    Reference, Shared, Stack, There, Visit,
+    Reference, Shared, Stack, There,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -200,7 +200,7 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
         } else {
             let mut beside: Vec<_> = before.iter_mut().chain(after).collect();
             let lines = common(&references);
-            let mut visit = Visit::new(&lines);
+            let mut visit = mine.begin_visit(&lines);
             // Before its own stack has the batch, or after.
             let there = |beside: &mut [&mut Stack]| {
                 let mut all = There::none(lines.len());
@@ -218,7 +218,7 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
                 mine.feed_beside(chunk, Bucket(*bucket), &mut visit);
             }
             let found = found.get_or_insert_with(|| there(&mut beside));
-            mine.end_visit(&visit, found, Bucket(*bucket));
+            mine.end_visit(visit, found, Bucket(*bucket));
             digested.feed_digest(&mine.take_digest(Digest::default()), Bucket(*bucket));
         }
         fed.feed_chunk(chunk, Bucket(*bucket));
@@ -374,10 +374,10 @@ fn a_table_that_nobody_writes_is_never_taken_away() {
     for round in 0..8 {
         let (mine, others) = stacks.split_first_mut().unwrap();
         let chunk = Chunk { references: &table, ..Chunk::default() };
-        let (mut visit, mut found) = (Visit::new(&lines), There::none(lines.len()));
+        let (mut visit, mut found) = (mine.begin_visit(&lines), There::none(lines.len()));
         mine.feed_beside(chunk, Bucket::FIRST, &mut visit);
         others.iter_mut().for_each(|other| found.add(other.visited(&lines, Bucket::FIRST)));
-        mine.end_visit(&visit, &found, Bucket::FIRST);
+        mine.end_visit(visit, &found, Bucket::FIRST);
         stacks.rotate_left(1);
         let shared = stacks[3].shared();
         assert!(shared.iter().all(|(_, shared)| shared.received == ByPosition::default()));

@@ -1,6 +1,7 @@
 //! What the pass asks of types, values and blocks.
 
 use super::*;
+use crate::assembly::Assembly;
 
 // SAFETY (for every block below): as for `Module`.
 impl Type {
@@ -141,7 +142,10 @@ impl Value {
                 Instruction::Store
             } else if !LLVMIsAAtomicRMWInst(self.0).is_null() || !LLVMIsAAtomicCmpXchgInst(self.0).is_null() {
                 Instruction::Atomic
-            } else if !LLVMIsACallInst(self.0).is_null() || !LLVMIsAInvokeInst(self.0).is_null() {
+            } else if !LLVMIsACallInst(self.0).is_null()
+                || !LLVMIsAInvokeInst(self.0).is_null()
+                || !LLVMIsACallBrInst(self.0).is_null()
+            {
                 Instruction::Call
             } else if !LLVMIsAAllocaInst(self.0).is_null() {
                 Instruction::Alloca
@@ -217,7 +221,20 @@ impl Value {
     /// Whether this instruction, by itself, lets other threads go on with all that was done before it.
     pub(crate) fn releases(self) -> bool {
         // SAFETY: as said above the impl; asked of instructions only.
-        unsafe { bf_shim_releases(self.0) }
+        let releases = unsafe { bf_shim_releases(self.0) };
+        releases || self.assembly().is_some_and(|assembly| assembly.releases())
+    }
+
+    /// What it says of memory, if it is inline assembly.
+    pub(crate) fn assembly(self) -> Option<Assembly> {
+        let callee = Some(self).filter(|each| each.instruction() == Instruction::Call).map(Self::callee)?;
+        callee.is_inline_asm().then(|| {
+            // SAFETY: as said above the impl; asked of inline assembly.
+            let template = text(|length| unsafe { LLVMGetInlineAsmAsmString(callee.0, length) });
+            // SAFETY: likewise.
+            let constraints = text(|length| unsafe { LLVMGetInlineAsmConstraintString(callee.0, length) });
+            Assembly::of(&template, &constraints)
+        })
     }
 
     /// Whether this instruction always goes on to the next one.

@@ -204,7 +204,7 @@ fn addresses_a_constant_apart_take_one_word() {
     let workshop = Workshop::new();
     let source = workshop.source(
         "apart.c",
-        "void f(volatile int *p, volatile int *q, long i) { p[3] = 0; q[0] = 1; p[1] = 2; p[i + 1] = 3; p[i] = 4; }\n",
+        "void f(int *p, int *q, long i) { p[3] = 0; q[0] = 1; p[1] = 2; p[i + 1] = 3; p[i] = 4; }\n",
     );
     // The header, p, q and p + i.
     assert_eq!(segments(&workshop.module(&source, &["-O1"])), [(4, false)]);

@@ -31,6 +31,7 @@ fn runs_here(extension: &str) -> bool {
     match extension {
         "avx2" => is_x86_feature_detected!("avx2"),
         "avx512f" => is_x86_feature_detected!("avx512f"),
+        "sse2" => is_x86_feature_detected!("sse2"),
         _ => panic!("an extension that no fixture needed before: {extension}"),
     }
 }
@@ -53,6 +54,7 @@ macro_rules! fixtures {
 fixtures! {
     program_order: "order.c"
     sizes: "sizes.c"
+    assembly: "assembly.c"
     atomics: "atomics.c"
     releases: "releases.c"
     transfers: "transfers.c"
