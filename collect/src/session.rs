@@ -199,6 +199,9 @@ pub struct Session {
     repeating: Mutex<Repeating>,
     /// Batches on their way from there to stacks or helpers, of several slots.
     on_their_way: AtomicU32,
+    /// Batches that their own threads feed, and whether there should be none.
+    fed: AtomicU32,
+    starting: AtomicBool,
     /// Where there are no helpers: what slots made of batches for the global stacks. Who finds these busy leaves it to whoever
     /// has their turn next.
     made: Mutex<AllMade>,
@@ -235,6 +238,8 @@ impl Session {
             pipeline: OnceLock::new(),
             repeating: Mutex::new(Repeating { rounds, ..Repeating::default() }),
             on_their_way: AtomicU32::new(0),
+            fed: AtomicU32::new(0),
+            starting: AtomicBool::new(false),
             made: Mutex::default(),
             spare: Arc::new(Spare::new(2 * MADE)),
             digesters: Mutex::default(),
@@ -392,9 +397,22 @@ impl Session {
         }
     }
 
-    /// From now on batches may be handed over; helper threads call [`Session::help`]. No slot may be fed meanwhile.
-    pub fn pipelined(&self) {
-        let Some(slots) = self.lock(&self.slots) else { return };
+    /// From now on batches may be handed over; helper threads call [`Session::help`]. Waits for batches that are fed, unless a
+    /// thread never ends that: whether it came to be.
+    pub fn pipelined(&self) -> bool {
+        let _starting = Starting::begin(&self.starting);
+        let is_closed = || self.closed.load(Ordering::Acquire);
+        let mut naps = 0;
+        while self.fed.load(Ordering::SeqCst) > 0 {
+            if is_closed() || naps == MOST_NAPS {
+                return false;
+            }
+            naps += 1;
+            sleep(NAP);
+        }
+        self.pass_all_on();
+        let answered = self.answer_all(is_closed);
+        let Some(slots) = answered.and_then(|()| self.lock(&self.slots)) else { return false };
         let pipeline = Pipeline::new(self.parts.len(), self.config.sample.is_none(), Arc::clone(&self.spare));
         for stacks in slots.owners.iter().chain(self.global.get()).flat_map(|owner| &owner.parts) {
             self.lock(stacks).into_iter().for_each(|mut stacks| stacks.defer());
@@ -403,6 +421,23 @@ impl Session {
         self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
         // If there is one, it stays.
         let _ = self.pipeline.set(pipeline);
+        true
+    }
+
+    /// Before a thread feeds a batch, which it does not while helpers are to come; `None` if the session was closed.
+    fn begin_to_feed(&self) -> Option<OnItsWay<'_>> {
+        loop {
+            self.fed.fetch_add(1, Ordering::SeqCst);
+            let feeds = OnItsWay(Some(&self.fed));
+            if !self.starting.load(Ordering::SeqCst) {
+                return Some(feeds);
+            }
+            drop(feeds);
+            if self.closed.load(Ordering::Acquire) {
+                return None;
+            }
+            sleep(NAP);
+        }
     }
 
     /// Takes note of what a batch of the thread on `slot` allocates and frees, and whom it calls. If histograms are kept by
@@ -448,7 +483,13 @@ impl Session {
     /// # Panics
     /// If there is no such slot.
     pub fn feed(&self, slot: u32, batch: &Batch, bucket: Bucket) {
+        let Some(feeds) = self.begin_to_feed() else { return };
         match self.config.order {
+            // What was handed over by others may be behind it in the order, and before it on its way.
+            Order::Time if self.pipeline.get().is_some() => {
+                drop(feeds);
+                self.hand_over(slot, &mut batch.clone(), bucket);
+            }
             Order::Time => {
                 let Some(_on_its_way) = self.to_analyse(slot, batch, bucket) else { return };
                 let mut batch = Cow::Borrowed(batch);
@@ -1301,6 +1342,22 @@ impl Drop for OnItsWay<'_> {
     }
 }
 
+/// While it lives, no thread begins to feed a batch.
+struct Starting<'a>(&'a AtomicBool);
+
+impl<'a> Starting<'a> {
+    fn begin(starting: &'a AtomicBool) -> Self {
+        starting.store(true, Ordering::SeqCst);
+        Self(starting)
+    }
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
 /// What came of feeding a batch to the stacks of its slot.
 #[derive(Debug, Default)]
 struct Taken {
@@ -1679,6 +1736,77 @@ mod tests {
             &stacks.iter().find(|stack| stack.owner == Owner::Global).unwrap().histograms.full
         };
         assert_eq!(full(0), full(1));
+    }
+
+    /// Threads that store to lines of their own in each phase, which others had before, and look at a table. By slot cold
+    /// references, references to lines that were taken, lines taken from it and by it, and lines that were passed on; and what
+    /// all threads found cold. Helpers come after so many phases; `None`: threads take their turns.
+    fn exchanged(threads: u32, phases: u32, helped: Option<u32>) -> Vec<[u64; 5]> {
+        let session = Session::new(Config { limits: Limits { max_set_bits: 3, max_ways: 4 }, ..Config::default() });
+        let slots: Vec<_> = (0..threads).map(|_| session.take_slot()).collect();
+        let of = |slot: u32, phase: u32, part: u64| {
+            let mut batch = Batch::new();
+            let block = u64::from((slot + phase * phase) % threads) * 4096;
+            (0..20 * (part + 1)).for_each(|line| batch.access(block + (line * 7 + part) % 64 * 64, 8, line % 3 > 0));
+            (0..9).for_each(|line| batch.access(1 << 20 | line << 6, 8, false));
+            batch
+        };
+        let together = std::sync::Barrier::new(threads as usize);
+        let work = |slot: u32, phase: u32| {
+            (0..3).for_each(|part| session.feed(slot, &of(slot, phase, part), Bucket::FIRST));
+        };
+        match helped {
+            None => (0..phases).for_each(|phase| slots.iter().for_each(|&slot| work(slot, phase))),
+            Some(after) => std::thread::scope(|scope| {
+                let all: Vec<_> = slots
+                    .iter()
+                    .map(|&slot| {
+                        let (session, together, work) = (&session, &together, &work);
+                        scope.spawn(move || {
+                            for phase in 0..phases {
+                                together.wait();
+                                if (phase, slot) == (after, 0) {
+                                    assert!(session.pipelined());
+                                    scope.spawn(|| session.help(Duration::from_millis(1), || true));
+                                }
+                                work(slot, phase);
+                            }
+                        })
+                    })
+                    .collect();
+                all.into_iter().for_each(|thread| thread.join().unwrap());
+                assert!(session.settle(PATIENCE));
+                session.close();
+            }),
+        }
+        let snapshot = session.snapshot(PATIENCE);
+        assert_eq!(snapshot.missing, 0);
+        let sum = |counts: &bf_profile::ByPosition| counts.full.iter().map(|bin| bin.count).sum::<u64>();
+        let cold = snapshot.lines[0].stacks.iter().map(|stack| (stack.owner, stack.histograms.cold.iter().sum()));
+        let cold: Vec<(Owner, u64)> = cold.collect();
+        let coherence = &snapshot.coherence[0].slots;
+        let of = |slot: u32| {
+            let cold = cold.iter().find(|(owner, _)| *owner == Owner::Slot(slot)).map_or(0, |&(_, cold)| cold);
+            let mut all = [cold, 0, 0, 0, 0];
+            for counts in coherence.iter().filter(|counts| counts.slot == slot) {
+                all[1..].copy_from_slice(&[&counts.lost, &counts.received, &counts.sent, &counts.dirty].map(sum));
+            }
+            all
+        };
+        slots.into_iter().map(of).chain([[cold.last().unwrap().1; 5]]).collect()
+    }
+
+    #[test]
+    fn helpers_that_come_while_threads_feed_change_no_figure() {
+        for (threads, phases) in [(2, 6), (3, 12), (4, 9)] {
+            let expected = exchanged(threads, phases, None);
+            assert!(expected[0].iter().all(|&count| count > 0), "{expected:?}");
+            for round in 0..60 {
+                // Or never.
+                let after = round % (phases + 1);
+                assert_eq!(exchanged(threads, phases, Some(after)), expected, "{threads} threads, after {after}");
+            }
+        }
     }
 
     #[test]

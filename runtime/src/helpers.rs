@@ -91,7 +91,10 @@ impl Helpers {
         {
             return false;
         }
-        recorder.session().pipelined();
+        if !recorder.session().pipelined() {
+            self.state.store(NONE, Ordering::Release);
+            return false;
+        }
         let mut failure = None;
         for _ in 0..self.wanted {
             // SAFETY:
