@@ -19,7 +19,6 @@ use bf_postproc::{
 use bf_profile::{EndReason, Machine, Meta, Process};
 use serde::Serialize;
 use serde_json::Value;
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -88,6 +87,7 @@ struct ProcessReport {
 #[derive(Debug, Serialize)]
 struct CalleeReport {
     name: String,
+    function: String,
     calls: u64,
 }
 
@@ -183,7 +183,11 @@ fn process(process: &Process) -> ProcessReport {
         cpu: cpu.clone(),
         uninstrumented: uninstrumented
             .iter()
-            .map(|callee| CalleeReport { name: callee.name.clone(), calls: callee.calls })
+            .map(|callee| CalleeReport {
+                name: callee.name.clone(),
+                function: short(&callee.name).into_owned(),
+                calls: callee.calls,
+            })
             .collect(),
         uninstrumented_calls: uninstrumented.iter().map(|callee| callee.calls).sum(),
         log: log.clone(),
@@ -299,12 +303,11 @@ fn not_seen(process: &ProcessReport) -> String {
         return "no calls into code that was not compiled with bf-clang".to_owned();
     }
     // Functions of several argument types are one here.
-    let mut calls: Vec<(Cow<'_, str>, u64)> = Vec::new();
-    for callee in &process.uninstrumented {
-        let name = short(&callee.name);
-        match calls.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, calls)) => *calls += callee.calls,
-            None => calls.push((name, callee.calls)),
+    let mut calls: Vec<(&str, u64)> = Vec::new();
+    for CalleeReport { function, calls: more, .. } in &process.uninstrumented {
+        match calls.iter_mut().find(|(known, _)| known == function) {
+            Some((_, calls)) => *calls += more,
+            None => calls.push((function, *more)),
         }
     }
     calls.sort_by_key(|&(_, calls)| Reverse(calls));

@@ -20,7 +20,9 @@ function facts(profile) {
   const [first] = processes;
   const sum = (key) => processes.reduce((total, process) => total + process[key], 0);
   const sampled = processes.find((process) => process.sampled);
-  const unseen = processes.flatMap((process) => process.uninstrumented).slice(0, 6).map(({ name: called, calls }) => `${called} ${number(calls)}`).join(', ');
+  const callees = new Map();
+  for (const { function: called, calls } of processes.flatMap((process) => process.uninstrumented)) callees.set(called, (callees.get(called) ?? 0) + calls);
+  const unseen = [...callees].sort(([, a], [, b]) => b - a).slice(0, 6).map(([called, calls]) => `${called} ${number(calls)}`).join(', ');
   const calls = sum('uninstrumented_calls');
   return el('dl', { class: 'facts' },
     fact('command', name(first.command.join(' '))),
