@@ -133,6 +133,10 @@ impl Tracker {
             self.dropped_accesses +=
                 line.iter().flat_map(|line| &line.users).map(|user| user.loads + user.stores).sum::<u64>();
         }
+        self.may_be.fill(0);
+        for &line in self.lines.keys() {
+            self.may_be[line as usize % MAY_BE / 64] |= 1 << (line % 64);
+        }
     }
 
     /// What a batch of `slot` does; how many references found a line lost.
@@ -145,18 +149,24 @@ impl Tracker {
     }
 
     /// An access of `slot`, so often; of the lines it touches only those that are followed count.
+    #[inline(always)]
     pub(crate) fn access(&mut self, slot: u32, access: Access, place: Place, times: u64) {
         let last = access.address + (access.size - 1);
         for number in access.address >> self.shift..=last >> self.shift {
-            if self.may_be[number as usize % MAY_BE / 64] >> (number % 64) & 1 == 0 {
-                continue;
+            if self.may_be[number as usize % MAY_BE / 64] >> (number % 64) & 1 != 0 {
+                self.access_line(number, slot, access, place, times);
             }
-            let Some(line) = self.lines.get_mut(&number) else { continue };
-            let begin = number << self.shift;
-            let (from, to) = (access.address.max(begin) - begin, last.min(begin + ((1 << self.shift) - 1)) - begin);
-            let unit = self.shift.saturating_sub(6);
-            self.misses += u64::from(line.access(slot, access.store, mask(from >> unit, to >> unit), place, times));
         }
+    }
+
+    /// The same for one line.
+    #[inline(never)]
+    fn access_line(&mut self, number: u64, slot: u32, access: Access, place: Place, times: u64) {
+        let Some(line) = self.lines.get_mut(&number) else { return };
+        let (begin, last) = (number << self.shift, access.address + (access.size - 1));
+        let (from, to) = (access.address.max(begin) - begin, last.min(begin + ((1 << self.shift) - 1)) - begin);
+        let unit = self.shift.saturating_sub(6);
+        self.misses += u64::from(line.access(slot, access.store, mask(from >> unit, to >> unit), place, times));
     }
 
     /// What is known now.
