@@ -453,12 +453,24 @@ impl Batch {
 
     /// The place behind so many words from a place on, or, where that is within a record, behind that.
     pub(crate) fn place_behind(&self, from: Place, words: usize) -> Place {
+        self.place_while(from, words, |_| true)
+    }
+
+    /// The same, or behind the record that brings so many accesses.
+    pub(crate) fn place_behind_some(&self, from: Place, words: usize, mut accesses: u64) -> Place {
+        self.place_while(from, words, |record| {
+            accesses = accesses.saturating_sub(record.accesses());
+            accesses > 0
+        })
+    }
+
+    fn place_while(&self, from: Place, words: usize, mut goes_on: impl FnMut(Record<'_>) -> bool) -> Place {
         let place = |records: &Records<'_>| Place {
             word: self.words.len() - records.words.len(),
             item: self.items.len() - records.items.len(),
         };
         let mut records = self.records_between(from..self.end());
-        while place(&records).word - from.word < words && records.next().is_some() {}
+        while place(&records).word - from.word < words && records.next().is_some_and(&mut goes_on) {}
         place(&records)
     }
 

@@ -38,6 +38,12 @@ impl Directory {
         Self { known: known.into(), regions: HashMap::new(), users: Vec::new(), entered: entered.into() }
     }
 
+    /// Regions of which something is known.
+    #[cfg(test)]
+    pub(crate) fn regions(&self) -> usize {
+        self.users.len()
+    }
+
     #[inline]
     fn users(&mut self, line: u64) -> &mut Users {
         let region = line >> REGION_BITS;

@@ -16,7 +16,7 @@ use crate::anchors::{FEW, Seek, Seeker, for_each_anchor};
 use crate::batch::Place;
 use bf_stack::Bucket;
 
-/// Words of a round that are analysed at a time, and a record more.
+/// Words of a round that are analysed at a time, and a record more; no more accesses than a batch has, and a record's.
 const AT_ONCE: usize = 1 << 13;
 /// A round is expected to come again for so many times its length; by so many anchors of a batch it is looked for.
 const PATIENCE: usize = 4;
@@ -359,7 +359,7 @@ impl Round {
         let mut batch = Batch::new();
         while words > 0 {
             let (until, bucket) = self.bucket(at.word);
-            let end = self.content.place_behind(at, AT_ONCE.min(words).min(until - at.word));
+            let end = self.content.place_behind_some(at, AT_ONCE.min(words).min(until - at.word), Batch::MOST);
             batch.become_part(&self.content, at..end);
             take(&batch, bucket);
             words = words.saturating_sub(end.word - at.word);
@@ -404,6 +404,22 @@ pub(crate) mod tests {
             Shape::event(2, Event::Release),
         ];
         TestShapes(shapes.into_iter().map(|shape| Arc::new(shape.unwrap())).collect())
+    }
+
+    #[test]
+    fn rounds_are_given_in_batches_of_few_accesses() {
+        let mut round = Round::of_length(1000);
+        for at in 1..21 {
+            let mut batch = Batch::new();
+            batch.append([2, 30_000, at << 20, 8, at << 24, 8].into_iter(), &mut shapes(), |_| {
+                panic!("more than a batch holds")
+            });
+            round.record(&batch, batch.end(), Bucket::FIRST);
+        }
+        let mut accesses = Vec::new();
+        round.for_each_batch(Place::START, round.words(), |batch, _| accesses.push(batch.accesses()));
+        assert!(accesses.iter().all(|&accesses| accesses < 2 * Batch::MOST), "{accesses:?}");
+        assert_eq!(accesses.iter().sum::<u64>(), 20 * 60_000);
     }
 
     /// What a session says in the end, its records in batches of so many each.

@@ -410,6 +410,8 @@ impl Session {
             naps += 1;
             sleep(NAP);
         }
+        // Nor are rounds analysed that were compared.
+        let Some(_repeating) = self.lock(&self.repeating) else { return false };
         self.pass_all_on();
         let answered = self.answer_all(is_closed);
         let Some(slots) = answered.and_then(|()| self.lock(&self.slots)) else { return false };
@@ -552,41 +554,37 @@ impl Session {
         if self.config.rounds.is_none() {
             return Some(OnItsWay(None));
         }
-        if self.global.get().is_none() {
-            if self.is_round(batch, bucket) {
-                return None;
-            }
-            // A second slot may have come meanwhile.
-            if self.global.get().is_none() {
-                return Some(OnItsWay(None));
-            }
-        }
         let mut repeating = self.lock(&self.repeating)?;
-        let Some(team) = &mut repeating.team else { return Some(OnItsWay(None)) };
-        match team.next(slot, batch, bucket, (self.full)()) {
-            team::Next::Analyse => {}
-            team::Next::Break => self.end_team(&mut repeating),
-            team::Next::Keep => {
-                self.count_again(batch, bucket);
-                self.feed_team(&mut repeating);
+        if self.global.get().is_none() {
+            if self.is_round(&mut repeating, batch, bucket) {
                 return None;
+            }
+        } else if let Some(team) = &mut repeating.team {
+            match team.next(slot, batch, bucket, (self.full)()) {
+                team::Next::Analyse => {}
+                team::Next::Break => self.end_team(&mut repeating, DRAINED),
+                team::Next::Keep => {
+                    self.count_again(batch, bucket);
+                    self.feed_team(&mut repeating);
+                    return None;
+                }
             }
         }
         self.on_their_way.fetch_add(1, Ordering::Relaxed);
         Some(OnItsWay(Some(&self.on_their_way)))
     }
 
-    /// Waits until all batches that were to be analysed are, while no more can come; whether they are.
-    fn is_quiet(&self) -> bool {
-        let mut naps = 0;
+    /// Waits until all batches that were to be analysed are, while no more can come; whether they are before nothing goes on for
+    /// `patience`.
+    fn is_quiet(&self, patience: Duration) -> bool {
+        let begin = Instant::now();
         while self.on_their_way.load(Ordering::Acquire) > 0 {
-            if self.closed.load(Ordering::Acquire) || naps == MOST_NAPS {
+            if self.closed.load(Ordering::Acquire) || begin.elapsed() > patience {
                 return false;
             }
-            naps += 1;
             sleep(NAP);
         }
-        self.drain(DRAINED)
+        self.drain(patience)
     }
 
     /// Analyses rounds that all slots have done, as far as they need be.
@@ -594,7 +592,7 @@ impl Session {
         let Repeating { team: Some(team), told, .. } = repeating else { return };
         while let Some(before) = team.is_due() {
             let last = before + 1 == team::ANALYSED;
-            let ready = self.is_quiet() && (!last || self.begin_told(told));
+            let ready = self.is_quiet(DRAINED) && (!last || self.begin_told(told));
             let mut whole = ready;
             if ready {
                 team.for_each_batch(|slot, batch, bucket| whole &= self.feed_after_all(slot, batch, bucket));
@@ -603,7 +601,7 @@ impl Session {
                 self.pass_all_on();
             }
             if !whole {
-                return self.end_team(repeating);
+                return self.end_team(repeating, DRAINED);
             }
         }
     }
@@ -675,13 +673,13 @@ impl Session {
     }
 
     /// Counts the rounds of all slots that were only compared, and analyses what came after them.
-    fn end_team(&self, repeating: &mut Repeating) {
+    fn end_team(&self, repeating: &mut Repeating, patience: Duration) {
         let Repeating { team: Some(team), told, .. } = repeating else { return };
         let left = team.end();
         if left.is_empty() {
             return;
         }
-        let is_quiet = self.is_quiet();
+        let is_quiet = self.is_quiet(patience);
         if left.times > 0
             && let (Some(owners), Some(mut trackers)) = (self.all_owners(), self.lock(&self.trackers))
         {
@@ -700,8 +698,7 @@ impl Session {
     }
 
     /// Whether a batch of the only slot belongs to a round like one before, so that there is nothing more to do with it.
-    fn is_round(&self, batch: &Batch, bucket: Bucket) -> bool {
-        let Some(mut repeating) = self.lock(&self.repeating) else { return false };
+    fn is_round(&self, repeating: &mut Repeating, batch: &Batch, bucket: Bucket) -> bool {
         let Some(rounds) = &mut repeating.rounds else { return false };
         match rounds.next(batch, bucket, (self.full)()) {
             Next::Analyse => return false,
@@ -712,7 +709,7 @@ impl Session {
                 return false;
             }
             Next::Break => {
-                let left = self.end_rounds(&mut repeating);
+                let left = self.end_rounds(repeating, DRAINED);
                 if let Some(rounds) = repeating.rounds.as_mut().filter(|_| !batch.has_events()) {
                     rounds.expect(left);
                 }
@@ -727,7 +724,7 @@ impl Session {
             Next::Skip => self.count_again(batch, bucket),
             Next::End(end) => {
                 let [last, rest] = batch.divide(end);
-                let all = self.feed_only(&last, bucket);
+                let all = self.feed_only(&last, bucket, DRAINED);
                 self.count(&last, bucket, if all { 0 } else { last.accesses() });
                 let tally = self.of_only(Stacks::tally).and_then(|tally| tally.into_iter().collect());
                 if let Some(tally) = tally.filter(|_| all) {
@@ -735,7 +732,7 @@ impl Session {
                     self.count_again(&rest, bucket);
                 } else {
                     rounds.give_up();
-                    let all = self.feed_only(&rest, bucket);
+                    let all = self.feed_only(&rest, bucket, DRAINED);
                     self.count(&rest, bucket, if all { 0 } else { rest.accesses() });
                 }
             }
@@ -751,7 +748,7 @@ impl Session {
     }
 
     /// Counts the rounds that were only compared, and analyses what came after them. What there was.
-    fn end_rounds(&self, repeating: &mut Repeating) -> Left {
+    fn end_rounds(&self, repeating: &mut Repeating, patience: Duration) -> Left {
         let Repeating { rounds, tally, .. } = repeating;
         let left = rounds.as_mut().map(Rounds::end).unwrap_or_default();
         if left.times > 0
@@ -762,7 +759,7 @@ impl Session {
             }
         }
         left.for_each_batch(|batch, bucket| {
-            let all = self.feed_only(batch, bucket);
+            let all = self.feed_only(batch, bucket, patience);
             self.take_back(batch, bucket, all);
         });
         left
@@ -770,7 +767,7 @@ impl Session {
 
     /// There will be one more slot besides others.
     fn seek_anew(&self, repeating: &mut Repeating) {
-        self.end_repeating(repeating);
+        self.end_repeating(repeating, DRAINED);
         let sought = self.config.rounds.filter(|_| self.config.rounds_of_several && repeating.rounds.is_some());
         let team = repeating.team.take().or_else(|| sought.map(Team::new));
         *repeating = Repeating { team, ..Repeating::default() };
@@ -782,14 +779,14 @@ impl Session {
             let before = self.steps.load(Ordering::Relaxed);
             let repeating = lock_for(&self.repeating, patience);
             if repeating.is_some() || self.steps.load(Ordering::Relaxed) == before {
-                return repeating.map(|mut repeating| self.end_repeating(&mut repeating));
+                return repeating.map(|mut repeating| self.end_repeating(&mut repeating, patience));
             }
         }
     }
 
-    fn end_repeating(&self, repeating: &mut Repeating) {
-        self.end_rounds(repeating);
-        self.end_team(repeating);
+    fn end_repeating(&self, repeating: &mut Repeating, patience: Duration) {
+        self.end_rounds(repeating, patience);
+        self.end_team(repeating, patience);
     }
 
     fn only(&self) -> Option<Arc<Owner>> {
@@ -797,9 +794,9 @@ impl Session {
     }
 
     /// Analyses a batch of the only slot, behind all that was handed over; whether all of it was taken.
-    fn feed_only(&self, batch: &Batch, bucket: Bucket) -> bool {
+    fn feed_only(&self, batch: &Batch, bucket: Bucket, patience: Duration) -> bool {
         let fed = || {
-            let owner = self.only().filter(|_| self.drain(DRAINED))?;
+            let owner = self.only().filter(|_| self.drain(patience))?;
             let _turn = self.lock(&owner.turn)?;
             let alone = Sorted::default();
             let feed = |part| self.feed_private(&owner, part, &alone, batch, bucket).is_some_and(|taken| taken.all);
@@ -890,7 +887,7 @@ impl Session {
             let mut many = behind.works() > WAITING;
             drop(behind);
             self.pipeline.get().into_iter().for_each(Pipeline::left);
-            while many {
+            while many && !self.closed.load(Ordering::Acquire) {
                 if !self.work_off(owner, part) {
                     sleep(NAP);
                 }
@@ -963,6 +960,10 @@ impl Session {
             return Sorted::default();
         }
         let Some(mut trackers) = self.lock(&self.trackers) else { return Sorted::default() };
+        *number += 1;
+        if (self.full)() {
+            return Sorted::new(*number, Vec::new());
+        }
         let mut lost = 0;
         let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes);
         let common = sizes.map(|((directory, tracker), line_bytes)| {
@@ -980,7 +981,6 @@ impl Session {
         let common: Vec<_> = common.collect();
         let left = self.contention.load(Ordering::Relaxed).saturating_sub(1);
         self.contention.store(if lost > 0 { Self::CONTENDED } else { left }, Ordering::Relaxed);
-        *number += 1;
         Sorted::new(*number, self.ask(*number, slot, common, bucket).unwrap_or_default())
     }
 
@@ -993,12 +993,13 @@ impl Session {
             return None;
         }
         let slots = self.lock(&self.slots)?;
+        let asker = &slots.owners[slot as usize];
         let others = || (0..).zip(&slots.owners).filter(|&(other, _)| other != slot).map(|(_, owner)| owner);
         let visit = |(part, lines): (usize, Vec<Vec<Common>>)| {
             if !is_visit(&lines) {
                 return Some(None);
             }
-            let visit = Visit::new(number, slot, bucket, lines, others().count());
+            let visit = Visit::new(number, Arc::downgrade(asker), bucket, lines, others().count());
             others().try_for_each(|other| self.lock(&other.inboxes[part]).map(|mut inbox| inbox.ask(&visit)))?;
             Some(Some(visit))
         };
@@ -1028,18 +1029,20 @@ impl Session {
     /// One more owner told a batch what it asked; the last one leaves it to its own stacks.
     fn told(&self, part: usize, visit: &Arc<Visit>) -> Option<()> {
         if visit.is_told() {
-            let owner = Arc::clone(&self.lock(&self.slots)?.owners[visit.slot as usize]);
-            self.lock(&owner.inboxes[part])?.tell(visit);
+            self.lock(&visit.asker.upgrade()?.inboxes[part])?.tell(visit);
         }
         Some(())
     }
 
+    /// What waits for a slot to be answered.
+    #[cfg(test)]
+    pub(crate) fn asked(&self, slot: usize) -> usize {
+        let owner = Arc::clone(&self.slots.lock().unwrap().owners[slot]);
+        owner.inboxes.iter().map(|inbox| inbox.lock().unwrap().asked()).sum()
+    }
+
     /// Answers for slots that have had no batch for long what those of `mine` asked.
     fn help_asked(&self, mine: &Arc<Owner>) -> Option<()> {
-        // Helpers do.
-        if self.pipeline.get().is_some() {
-            return None;
-        }
         let owners = self.lock(&self.slots)?.owners.clone();
         for owner in owners.iter().filter(|owner| !Arc::ptr_eq(owner, mine)) {
             loop {
@@ -1307,8 +1310,8 @@ const WAITING: usize = 8;
 
 /// For those that are on their way: minutes, if nothing stops the process meanwhile.
 const MOST_NAPS: u32 = 1 << 21;
-/// For the only slot to have nothing handed over any more.
-const DRAINED: Duration = Duration::from_secs(10);
+/// For what was handed over to be analysed, while the program goes on: a job may take long.
+const DRAINED: Duration = Duration::from_mins(10);
 
 /// What is known of rounds.
 #[derive(Debug, Default)]
@@ -1842,6 +1845,23 @@ mod tests {
         let snapshot = session.snapshot(PATIENCE);
         assert_eq!((snapshot.accesses, snapshot.skipped), (5, 3));
         assert_eq!(cold(&snapshot), [(Owner::Slot(0), 2)]);
+    }
+
+    #[test]
+    fn full_memory_asks_nobody() {
+        static FULL: AtomicBool = AtomicBool::new(false);
+        let session = Session::new(Config::default()).limited_by(|| FULL.load(Ordering::Relaxed));
+        session.ensure_slot(2);
+        for full in [false, true] {
+            FULL.store(full, Ordering::Relaxed);
+            let before = session.asked(2);
+            (0..3).for_each(|turn| session.feed(turn % 2, &batch(&[1]), Bucket::FIRST));
+            assert_eq!(session.asked(2) > before, !full);
+        }
+        let entered = |sorter: &Sorter| sorter.directories[0].regions();
+        let before = entered(&session.sorter.lock().unwrap());
+        session.feed(0, &batch(&[1 << 20]), Bucket::FIRST);
+        assert_eq!((entered(&session.sorter.lock().unwrap()), before), (1, 1));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 mod chosen {
     pub(crate) use std::hint::spin_loop;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-    pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+    pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
     pub(crate) use std::thread::sleep;
 }
 
@@ -13,7 +13,7 @@ mod chosen {
 mod chosen {
     pub(crate) use shuttle::hint::spin_loop;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-    pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
+    pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
     pub(crate) use shuttle::thread::sleep;
 }
 

@@ -524,6 +524,24 @@ mod tests {
     }
 
     #[test]
+    fn who_does_nothing_is_not_left_with_what_others_ask() {
+        for helped in [false, true] {
+            let session = Session::new(Config { rounds_of_several: true, ..config(Some(SEEK)) });
+            session.ensure_slot(3);
+            if helped {
+                session.pipelined();
+            }
+            let mut most = 0;
+            for (slot, mut batch, bucket) in exchange(60, |_| None) {
+                session.hand_over(slot, &mut batch, bucket);
+                most = most.max(session.asked(3));
+            }
+            assert!(most < 40, "{most}, {helped}");
+            assert!(session.snapshot(PATIENCE).again > 0);
+        }
+    }
+
+    #[test]
     fn something_else_ends_them() {
         let batches = exchange(200, |round| (round % 50 == 49).then_some(1));
         let (all, counted) = order(&batches);

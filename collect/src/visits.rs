@@ -7,7 +7,8 @@
 //!
 //! Invariant: before a part is fed batch n, it has answered all that was asked before n, and nothing that was asked later.
 
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use crate::session::Owner;
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
 use bf_stack::{Bucket, Common, There};
 use std::collections::VecDeque;
 
@@ -40,7 +41,8 @@ impl Sorted {
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) number: u64,
-    pub(crate) slot: u32,
+    /// Whose batch it is.
+    pub(crate) asker: Weak<Owner>,
     pub(crate) bucket: Bucket,
     /// By line size: lines that others may hold.
     pub(crate) lines: Vec<Vec<Common>>,
@@ -54,10 +56,16 @@ pub(crate) struct Visit {
 
 impl Visit {
     /// To so many others.
-    pub(crate) fn new(number: u64, slot: u32, bucket: Bucket, lines: Vec<Vec<Common>>, others: usize) -> Arc<Self> {
+    pub(crate) fn new(
+        number: u64,
+        asker: Weak<Owner>,
+        bucket: Bucket,
+        lines: Vec<Vec<Common>>,
+        others: usize,
+    ) -> Arc<Self> {
         let there = Mutex::new(lines.iter().map(|lines| There::none(lines.len())).collect());
         let (own, lacking) = (Mutex::default(), AtomicUsize::new(others + 1));
-        Arc::new(Self { number, slot, bucket, lines, there, own, lacking })
+        Arc::new(Self { number, asker, bucket, lines, there, own, lacking })
     }
 
     /// One more owner answered; whether that was the last one.

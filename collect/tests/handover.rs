@@ -2,7 +2,7 @@
 //! --test handover`. Whoever waits here is woken or the test ends in a deadlock: times do not pass.
 #![cfg(feature = "shuttle")]
 
-use bf_collect::{Batch, Bucket, Config, Limits, Session, Snapshot};
+use bf_collect::{Batch, Bucket, Config, Limits, Seek, Session, Snapshot};
 use shuttle::sync::Arc;
 use shuttle::thread;
 use std::time::Duration;
@@ -42,9 +42,45 @@ fn run(threads: u32, batches: u64, helpers: usize, apart: bool) -> Snapshot {
     session.snapshot(PATIENCE)
 }
 
+/// Two threads do the same again and again; helpers and a third thread come some time.
+fn run_rounds(rounds: u64) -> Snapshot {
+    let limits = Limits { max_set_bits: 1, max_ways: 2 };
+    let seek = Seek { one_in: 4, anchors: 3, shortest: 40, longest: 4000 };
+    let config = Config { limits, rounds: Some(seek), rounds_of_several: true, ..Config::default() };
+    let session = Arc::new(Session::new(config));
+    let slots = [session.take_slot(), session.take_slot()];
+    let feed = |session: &Session, slot: u32, round: u64| {
+        for part in 0..3 {
+            let mut batch = Batch::new();
+            for access in 0..20 {
+                batch.access((part * 2000 + access * 64 + u64::from(slot) * 640) * round, 8, access % 2 == 0);
+            }
+            session.hand_over(slot, &mut batch, Bucket::FIRST);
+        }
+    };
+    let start = |work: Box<dyn FnOnce(&Session) + Send>| {
+        let session = Arc::clone(&session);
+        thread::spawn(move || work(&session))
+    };
+    let mut all =
+        Vec::from(slots.map(|slot| start(Box::new(move |session| (0..rounds).for_each(|_| feed(session, slot, 1))))));
+    all.push(start(Box::new(move |session| (2..5).for_each(|round| feed(session, session.take_slot(), round)))));
+    let helper = start(Box::new(|session| {
+        session.pipelined();
+        session.help(Duration::from_millis(1), || true);
+    }));
+    all.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(session.settle(PATIENCE));
+    session.close();
+    helper.join().unwrap();
+    session.snapshot(PATIENCE)
+}
+
 fn check(threads: u32, batches: u64, helpers: usize, apart: bool) {
-    let snapshot = run(threads, batches, helpers, apart);
-    let accesses = 2 * u64::from(threads) * batches;
+    check_sums(&run(threads, batches, helpers, apart), 2 * u64::from(threads) * batches);
+}
+
+fn check_sums(snapshot: &Snapshot, accesses: u64) {
     assert_eq!((snapshot.accesses, snapshot.missing, snapshot.skipped), (accesses, 0, 0));
     for (line, coherence) in snapshot.lines.iter().zip(&snapshot.coherence) {
         let of = |global: bool| {
@@ -59,6 +95,21 @@ fn check(threads: u32, batches: u64, helpers: usize, apart: bool) {
         };
         assert_eq!(sum(|slot| &slot.sent), sum(|slot| &slot.received));
     }
+}
+
+#[test]
+fn rounds_while_helpers_and_threads_come() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static AGAIN: AtomicU64 = AtomicU64::new(0);
+    shuttle::check_random(
+        || {
+            let snapshot = run_rounds(60);
+            check_sums(&snapshot, 2 * 60 * 60 + 3 * 60);
+            AGAIN.fetch_add(snapshot.again, Ordering::Relaxed);
+        },
+        ORDERS / 10,
+    );
+    assert!(AGAIN.load(Ordering::Relaxed) > 0, "rounds were found");
 }
 
 #[test]

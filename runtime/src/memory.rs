@@ -72,7 +72,9 @@ pub fn stopped() -> Option<Instant> {
 /// Bytes of the heap that may be in memory before the stacks stop.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 static FULL: AtomicBool = AtomicBool::new(false);
-/// When to look next, nanoseconds since the first look.
+/// What times of looks are counted from: there with the limit, so that no thread makes it while another forks.
+static FIRST_LOOK: OnceLock<Instant> = OnceLock::new();
+/// When to look next, nanoseconds since then.
 static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
 /// Time between two looks: at least this, and so many times what a look takes.
 const BETWEEN: (Duration, u32) = (Duration::from_millis(2), 50);
@@ -81,6 +83,7 @@ const BETWEEN: (Duration, u32) = (Duration::from_millis(2), 50);
 pub fn limit(bytes: u64) {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     LIMIT.store(bytes - (bytes / 8).min(RESERVE), Ordering::Relaxed);
+    FIRST_LOOK.get_or_init(Instant::now);
 }
 
 /// Whether the limit was reached, or there is no more memory at all: then stacks must not grow. Meant to be asked often.
@@ -92,8 +95,7 @@ pub fn full() -> bool {
 }
 
 fn look_whether_full() -> bool {
-    static FIRST: OnceLock<Instant> = OnceLock::new();
-    let first = FIRST.get_or_init(Instant::now);
+    let first = FIRST_LOOK.get_or_init(Instant::now);
     let nanoseconds = |time: Duration| time.as_nanos() as u64;
     let (now, next) = (first.elapsed(), NEXT_LOOK.load(Ordering::Relaxed));
     if nanoseconds(now) < next
