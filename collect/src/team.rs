@@ -422,6 +422,7 @@ mod tests {
     use crate::{Config, Session, Snapshot};
     use proptest::collection::vec as some;
     use proptest::prelude::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     /// A batch of a slot, in a bucket.
     type Batches = Vec<(u32, Batch, Bucket)>;
@@ -525,17 +526,31 @@ mod tests {
 
     #[test]
     fn who_does_nothing_is_not_left_with_what_others_ask() {
+        // Rounds of many pieces, in turns: each asks all others.
+        let piece = |slot: u64, part: u64| {
+            let place = |slot: u64| 0x10_0000 + slot % 3 * 0x4000 + part * 0x80;
+            batch(&[vec![1, place(slot + 1), place(slot)], vec![1, place(slot + 1) + 0x40, place(slot) + 0x40]])
+        };
+        let round: Vec<_> = (0..300).map(|at| (at % 3, piece(at % 3, at / 3))).collect();
         for helped in [false, true] {
             let session = Session::new(Config { rounds_of_several: true, ..config(Some(SEEK)) });
             session.ensure_slot(3);
             if helped {
                 session.pipelined();
             }
-            let mut most = 0;
-            for (slot, mut batch, bucket) in exchange(60, |_| None) {
-                session.hand_over(slot, &mut batch, bucket);
-                most = most.max(session.asked(3));
-            }
+            let (done, most) = (AtomicBool::new(false), AtomicUsize::new(0));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        most.fetch_max(session.asked(3), Ordering::Relaxed);
+                    }
+                });
+                for (slot, batch) in (0..40).flat_map(|_| &round) {
+                    session.hand_over(*slot as u32, &mut batch.clone(), Bucket::FIRST);
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+            let most = most.into_inner();
             assert!(most < 40, "{most}, {helped}");
             assert!(session.snapshot(PATIENCE).again > 0);
         }
