@@ -1,7 +1,8 @@
 //! Counters of one bucket, and the histograms they become.
 
+use crate::by_item::ByItem;
 use crate::lines::Mix;
-use crate::near::{FULL, HEAVY, LEVELS, Near, is_far};
+use crate::near::Near;
 use crate::repeats::{Combination, Kind, Repeats};
 use crate::{Bucket, Item, Limits};
 use std::collections::HashMap;
@@ -203,16 +204,10 @@ impl Rows {
     }
 }
 
-/// Counts of one item where the distance at one set is below 8, and 0 from 2^9 sets on: as most are. By set count, 1 to 2^8,
-/// and distance. In a few lines of the cache.
-type Few = [[u32; 8]; 1 + LEVELS];
-
 /// The running counters of one item. Value 0 of a distance means nothing while running: most references have it at most
 /// set counts, and it follows from the totals.
 #[derive(Clone, Debug, Default)]
 struct Cells {
-    /// What is still to be counted below.
-    few: [Few; Kind::ALL.len()],
     cold: [u64; 2],
     /// References that found their line taken away by another thread's store: no distance either.
     lost: [u64; 2],
@@ -228,45 +223,7 @@ impl Cells {
         self.by_set[kind as usize].add(&by_set, ways, weight);
     }
 
-    #[inline(always)]
-    fn add_few(&mut self, kind: Kind, full: u32, by_set: u64, weight: u32) {
-        let [of_full, rows @ ..] = &mut self.few[kind as usize];
-        of_full[full as usize % 8] += weight;
-        let (low, high) = rows.split_at_mut(LEVELS / 2);
-        let count = |rows: &mut [[u32; 8]], by_set: u64| {
-            for (index, row) in rows.iter_mut().enumerate() {
-                row[(by_set >> (8 * index)) as usize % 8] += weight;
-            }
-        };
-        count(low, by_set);
-        if by_set >> 32 != 0 {
-            count(high, by_set >> 32);
-        }
-    }
-
-    /// Counts so often what the first counters of one hold.
-    fn take_few(&mut self, few: &[Few; Kind::ALL.len()], ways: u8, times: u64) {
-        for (kind, [of_full, rows @ ..]) in few.iter().enumerate() {
-            let filled = |row: &[u32; 8]| (0..).zip(*row).filter(|&(_, count)| count > 0);
-            for (value, count) in filled(of_full) {
-                self.full[kind].add(value, u64::from(count) * times);
-            }
-            for (index, row) in rows.iter().enumerate() {
-                for (value, count) in filled(row).filter(|&(value, _)| value > 0) {
-                    self.by_set[kind].add_one(index, value as usize, ways, u64::from(count) * times);
-                }
-            }
-        }
-    }
-
-    /// Counts what the first counters hold in the others.
-    fn empty_few(&mut self, ways: u8) {
-        let few = std::mem::take(&mut self.few);
-        self.take_few(&few, ways, 1);
-    }
-
-    fn merge(&mut self, other: &Self, ways: u8, times: u64) {
-        self.take_few(&other.few, ways, times);
+    fn merge(&mut self, other: &Self, times: u64) {
         add(&mut self.cold, &other.cold, times);
         add(&mut self.lost, &other.lost, times);
         self.full.iter_mut().zip(&other.full).for_each(|(sum, other)| sum.merge(other, times));
@@ -309,12 +266,9 @@ pub(crate) struct Counts<const W: usize> {
     cells: Vec<Option<Box<Cells>>>,
     /// Loads and stores by `min(d_a, d_0 >> a)`.
     capacity: Rows,
-    /// The same where items count few: by `min(d_1, d_0 >> 1) + 4 min(d_2, d_0 >> 2)`; there is no more.
-    few_capacity: [u64; 8],
-    /// Sum of all weights in them since they were emptied.
-    few_counted: u64,
     /// What is still to be counted.
     near: Near,
+    by_item: ByItem,
     alike: Repeats<W, 4096>,
     far: Repeats<W, 1024>,
     waiting: Vec<Combination<W>>,
@@ -329,9 +283,8 @@ impl<const W: usize> Counts<W> {
             references: vec![[0; 2]],
             cells: Vec::new(),
             capacity: Rows::default(),
-            few_capacity: [0; _],
-            few_counted: 0,
             near: Near::new(),
+            by_item: ByItem::new(),
             alike: Repeats::new(),
             far: Repeats::new(),
             waiting: Vec::new(),
@@ -371,11 +324,7 @@ impl<const W: usize> Counts<W> {
 
     #[inline(always)]
     fn cells(&mut self, item: Item) -> &mut Cells {
-        let item = usize::from(item.0);
-        if self.cells.len() <= item {
-            self.cells.resize_with(item + 1, || None);
-        }
-        self.cells[item].get_or_insert_with(Box::default)
+        cells_of(&mut self.cells, item)
     }
 
     /// Counts `weight` times: for loads and stores that are not cold, `full` is d_0 and `by_set[a - 1]` is d_a; for
@@ -386,7 +335,7 @@ impl<const W: usize> Counts<W> {
         let near = if item == Item::NONE {
             self.near.add(kind, full, by_set, weight)
         } else {
-            self.add_few((kind, item), full, by_set, weight)
+            self.by_item.add((kind, item), full, by_set, weight)
         };
         if near {
             return;
@@ -394,22 +343,6 @@ impl<const W: usize> Counts<W> {
         let combination = Combination { by_set: *by_set, full, kind, item, weight };
         let waiting = try_table(&mut self.alike, &mut self.patience[0], combination);
         self.waiting.extend(waiting);
-    }
-
-    /// Counts few of an item; returns whether it could.
-    #[inline(always)]
-    fn add_few(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) -> bool {
-        if full >= 8 || is_far(by_set) || weight >= HEAVY {
-            return false;
-        }
-        let by_set = u64::from_le_bytes(by_set.as_chunks().0[0]);
-        self.few_counted += weight;
-        self.cells(item).add_few(kind, full, by_set, weight as u32);
-        if kind != Kind::Writeback {
-            let least = |index: u32| (by_set >> (8 * index) & 0xff).min(u64::from(full) >> (index + 1));
-            self.few_capacity[(least(0) + 4 * least(1)) as usize % 8] += weight;
-        }
-        true
     }
 
     /// The same for other values, which are alike in some programs only.
@@ -432,9 +365,8 @@ impl<const W: usize> Counts<W> {
         self.waiting = waiting;
         self.waiting.clear();
         self.patience = [PATIENCE; _];
-        if self.few_counted >= FULL {
-            self.few_counted = 0;
-            self.cells.iter_mut().flatten().for_each(|cells| cells.empty_few(ways));
+        if self.by_item.is_full() {
+            self.count_items();
         }
         if self.near.is_full() {
             let near = std::mem::replace(&mut self.near, Near::new());
@@ -442,20 +374,29 @@ impl<const W: usize> Counts<W> {
         }
     }
 
+    /// Counts what waits for it, item by item.
+    #[inline(always)]
+    fn count_items(&mut self) {
+        let Self { limits, cells, capacity, by_item, .. } = self;
+        let ways = limits.max_ways as u8;
+        by_item.empty_heap(|combination: &Combination<W>| {
+            cells_of(cells, combination.item).add(combination, ways);
+            add_capacity(capacity, combination, ways);
+        });
+    }
+
     /// Adds what is in the cells of another one, so often; what waits there is left out.
     fn absorb_cells(&mut self, other: &Self, times: u64) {
-        let ways = self.limits.max_ways as u8;
         for (item, references) in (0..).map(Item).zip(&other.references) {
             self.add_references(item, false, references[0] * times);
             self.add_references(item, true, references[1] * times);
         }
         for (item, cells) in (0..).map(Item).zip(&other.cells) {
             if let Some(cells) = cells {
-                self.cells(item).merge(cells, ways, times);
+                self.cells(item).merge(cells, times);
             }
         }
         self.capacity.merge(&other.capacity, times);
-        add(&mut self.few_capacity, &other.few_capacity, times);
     }
 
     /// Adds what another one counted.
@@ -480,7 +421,7 @@ impl<const W: usize> Counts<W> {
     /// What waits in the tables and behind them.
     fn pending(&self) -> impl Iterator<Item = Combination<W>> + '_ {
         let waiting = self.waiting.iter().copied().filter(|combination| combination.weight > 0);
-        self.alike.all().chain(self.far.all()).chain(waiting)
+        self.by_item.all().chain(self.alike.all()).chain(self.far.all()).chain(waiting)
     }
 
     /// The histograms; `resident` gives the end-of-run part of an item.
@@ -489,10 +430,6 @@ impl<const W: usize> Counts<W> {
         let mut pending: Vec<_> = self.pending().collect();
         pending.sort_unstable_by_key(|combination| combination.item);
         let (mut all, mut capacity, mut resident_of_all) = (Cells::default(), self.capacity.clone(), None);
-        for (least, &count) in self.few_capacity.iter().enumerate() {
-            capacity.add_one(0, least % 4, ways, count);
-            capacity.add_one(1, least / 4, ways, count);
-        }
         let mut references = [0; 2];
         let mut items = Vec::new();
         let last = self.references.len().max(self.cells.len()).max(usize::from(Item::LAST.0) + 1);
@@ -508,7 +445,6 @@ impl<const W: usize> Counts<W> {
                 continue;
             }
             let mut cells = cells.cloned().unwrap_or_default();
-            cells.empty_few(ways);
             for combination in now {
                 cells.add(combination, ways);
                 add_capacity(&mut capacity, combination, ways);
@@ -518,7 +454,7 @@ impl<const W: usize> Counts<W> {
             }
             items.push((item, cells.histograms(count, resident, None, limits)));
             references.iter_mut().zip(count).for_each(|(sum, count)| *sum += count);
-            all.merge(&cells, ways, 1);
+            all.merge(&cells, 1);
             if let Some(resident) = resident {
                 resident_of_all.get_or_insert_with(Resident::default).merge(resident);
             }
@@ -528,6 +464,15 @@ impl<const W: usize> Counts<W> {
         }
         Counted { bucket, all: all.histograms(references, resident_of_all.as_ref(), Some(&capacity), limits), items }
     }
+}
+
+#[inline(always)]
+fn cells_of(cells: &mut Vec<Option<Box<Cells>>>, item: Item) -> &mut Cells {
+    let item = usize::from(item.0);
+    if cells.len() <= item {
+        cells.resize_with(item + 1, || None);
+    }
+    cells[item].get_or_insert_with(Box::default)
 }
 
 /// Puts a combination into a table, unless they have not been alike since [`Counts::spread`]; returns what is to be counted by

@@ -36,6 +36,7 @@
 
 mod behind;
 mod boxed;
+mod by_item;
 mod counts;
 mod digest;
 mod digester;
