@@ -26,7 +26,7 @@ const KIND_BITS: u32 = 2;
 const ITEM_BITS: u32 = 15;
 const KEY_BITS: u32 = FULL_BITS + KIND_BITS + ITEM_BITS;
 /// What has to be the same: the key, and no weight so great that another one does not fit.
-const SAME: u64 = (1 << KEY_BITS) - 1 | 1 << 63;
+const SAME: u64 = ((1 << KEY_BITS) - 1) | (1 << 63);
 
 impl Entry {
     #[inline(always)]
@@ -182,7 +182,7 @@ mod tests {
             let mut by_item = ByItem::new();
             prop_assert!(by_item.add((Kind::Store, Item::LAST), 7, &[1; 8], 1));
             let entry = by_item.table.iter_mut().find(|entry| entry.weight() > 0).unwrap();
-            entry.rest = entry.rest % (1 << KEY_BITS) | before << KEY_BITS;
+            entry.rest = (entry.rest % (1 << KEY_BITS)) | (before << KEY_BITS);
             (0..5).for_each(|_| assert!(by_item.add((Kind::Store, Item::LAST), 7, &[1; 8], 1)));
             let all: Vec<Combination<8>> = by_item.all().collect();
             prop_assert_eq!(all.iter().map(|c| c.weight).sum::<u64>(), before + 5);
