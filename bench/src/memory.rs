@@ -19,10 +19,10 @@ pub struct Args {
 }
 
 /// Line numbers from one line to the next.
-const APART: [u64; 5] = [1, 2, 4, 16, 64];
+const APART: [u64; 6] = [1, 2, 4, 16, 64, 1024];
 
 /// Line numbers are below this: what is far apart takes much memory.
-const MOST: u64 = 1 << 26;
+const MOST: u64 = 1 << 30;
 
 /// Prints the table: 1, 4 and 16 million lines, as far as `footprint_mib` goes.
 ///

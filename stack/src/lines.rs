@@ -1,8 +1,8 @@
 //! Numbers of lines: one becomes a dense id once, everything else is indexing, here and in `behind`.
 //!
 //! A line gets the next free id when it is first seen, so the ids of lines that are first walked over are neighbours too, and
-//! their state is walked with them. Ids are kept for parts of 16 neighbours, and those for regions of 1024 lines, so what lies
-//! between lines takes next to nothing.
+//! their state is walked with them. Ids are kept for regions of 1024 lines. One of which few lines were seen has a bit for each
+//! line and the ids of those that were, in the order of lines, so what lies between lines takes next to nothing.
 
 use crate::boxed;
 use crate::older::Time;
@@ -12,11 +12,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Lines of a region, as bits; as many ids are kept together.
 pub(crate) const REGION_BITS: u32 = 10;
 pub(crate) const REGION: usize = 1 << REGION_BITS;
-/// Lines of a part, as bits.
-const PART_BITS: u32 = 4;
-const PART: usize = 1 << PART_BITS;
-/// Parts of a region; as many are kept together.
-const PARTS: usize = REGION / PART;
+const WORDS: usize = REGION / 64;
 const KNOWN_REGIONS: usize = 4096;
 
 /// A line's number among all lines seen.
@@ -31,21 +27,102 @@ pub(crate) struct Line {
     pub(crate) place: u32,
 }
 
+/// The lines of a region that were seen.
+#[derive(Clone, Debug)]
+enum Region {
+    /// At most half of them.
+    Few(Box<Few>),
+    /// By line: 1 + its id; 0 if it has none.
+    Many(Box<[Id; REGION]>),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Few {
+    /// A bit for each line.
+    seen: [u64; WORDS],
+    /// How many were seen before those of each word.
+    before: [u16; WORDS],
+    /// Ids of those that were seen, in the order of lines.
+    ids: Vec<Id>,
+}
+
+impl Few {
+    /// Where among those that were seen a line is, or would be; and whether it is.
+    #[inline(always)]
+    fn place(&self, line: u64) -> (usize, bool) {
+        let at = line as usize % REGION;
+        let (word, bit) = (self.seen[at / 64], 1 << (at % 64));
+        (usize::from(self.before[at / 64]) + (word & (bit - 1)).count_ones() as usize, word & bit != 0)
+    }
+
+    /// A line is seen that was not.
+    fn add(&mut self, line: u64, id: Id) {
+        let (place, _) = self.place(line);
+        let (at, len) = (line as usize % REGION, self.ids.len());
+        self.seen[at / 64] |= 1 << (at % 64);
+        self.before[at / 64 + 1..].iter_mut().for_each(|before| *before += 1);
+        if len == self.ids.capacity() {
+            // Not twice as many: there may be very many regions.
+            self.ids.reserve_exact((len / 2).max(2));
+        }
+        self.ids.insert(place, id);
+    }
+
+    /// The lines that were seen, as numbers within the region, with their ids.
+    fn all(&self) -> impl Iterator<Item = (usize, Id)> + '_ {
+        let seen = (0..REGION).filter(|at| self.seen[at / 64] >> (at % 64) & 1 != 0);
+        seen.zip(self.ids.iter().copied())
+    }
+}
+
+impl Region {
+    /// The id of a line.
+    #[inline(always)]
+    fn id(&self, line: u64) -> Option<Id> {
+        match self {
+            Self::Few(few) => {
+                let (place, seen) = few.place(line);
+                if seen { few.ids.get(place).copied() } else { None }
+            }
+            Self::Many(ids) => ids[line as usize % REGION].checked_sub(1),
+        }
+    }
+
+    /// A line is seen that was not.
+    fn add(&mut self, line: u64, id: Id) {
+        match self {
+            Self::Few(few) if few.ids.len() < REGION / 2 => few.add(line, id),
+            Self::Few(few) => {
+                let mut ids = boxed::array(0);
+                few.all().chain([(line as usize % REGION, id)]).for_each(|(at, id)| ids[at] = id + 1);
+                *self = Self::Many(ids);
+            }
+            Self::Many(ids) => ids[line as usize % REGION] = id + 1,
+        }
+    }
+
+    /// The lines that were seen, as numbers within the region, with their ids.
+    fn all(&self) -> impl Iterator<Item = (usize, Id)> + '_ {
+        let (few, many) = match self {
+            Self::Few(few) => (Some(few.all()), None),
+            Self::Many(ids) => {
+                (None, Some(ids.iter().enumerate().filter_map(|(at, id)| Some((at, id.checked_sub(1)?)))))
+            }
+        };
+        few.into_iter().flatten().chain(many.into_iter().flatten())
+    }
+}
+
 /// All lines.
 #[derive(Clone, Debug)]
-#[expect(clippy::vec_box, reason = "so that nothing is copied when there are more")]
 pub(crate) struct Lines {
     /// Direct-mapped cache of region lookups: region + 1 and its index.
     known: Box<[(u64, u32); KNOWN_REGIONS]>,
     indices: HashMap<u64, u32, BuildHasherDefault<Mix>>,
     /// Region number of each index.
     regions: Vec<u64>,
-    /// Of each region, by part: 1 + its number; 0 if it has none.
-    numbers: Vec<Box<[u32; PARTS]>>,
-    /// By number of a part, by line: 1 + its id; 0 if it has none.
-    parts: Vec<Box<[[Id; PART]; PARTS]>>,
-    /// Parts with a number.
-    used: u32,
+    /// The same regions.
+    seen: Vec<Region>,
     /// Lines with an id.
     len: u32,
     /// By id.
@@ -60,9 +137,7 @@ impl Lines {
             known: boxed::array((0, 0)),
             indices: HashMap::default(),
             regions: Vec::new(),
-            numbers: Vec::new(),
-            parts: Vec::new(),
-            used: 0,
+            seen: Vec::new(),
             len: 0,
             state: Vec::new(),
             most: Id::MAX,
@@ -91,20 +166,13 @@ impl Lines {
         let region = line >> REGION_BITS;
         let known = self.known[(region ^ region >> 12) as usize % KNOWN_REGIONS];
         let index = if known.0 == region + 1 { known.1 } else { self.region(region)? };
-        let number = self.numbers[index as usize][part_of(line)].wrapping_sub(1);
-        match self.parts.get(number as usize / PARTS) {
-            Some(parts) if parts[number as usize % PARTS][line as usize % PART] != 0 => {
-                Some(parts[number as usize % PARTS][line as usize % PART] - 1)
-            }
-            _ => self.add(line, index),
-        }
+        self.seen[index as usize].id(line).or_else(|| self.add(line, index))
     }
 
     /// The id of a line if it has one; a line that was referenced has.
     pub(crate) fn find(&self, line: u64) -> Option<Id> {
         let index = self.indices.get(&(line >> REGION_BITS))?;
-        let number = self.numbers[*index as usize][part_of(line)].checked_sub(1)? as usize;
-        self.parts[number / PARTS][number % PARTS][line as usize % PART].checked_sub(1)
+        self.seen[*index as usize].id(line)
     }
 
     /// The regions of lines that have ids.
@@ -114,14 +182,8 @@ impl Lines {
 
     /// All lines that have ids, with these.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Id)> + '_ {
-        let parts = self.regions.iter().zip(&self.numbers).flat_map(|(region, numbers)| {
-            let first = (region << REGION_BITS..).step_by(PART);
-            first.zip(numbers.iter()).filter_map(|(first, number)| Some((first, number.checked_sub(1)? as usize)))
-        });
-        parts.flat_map(|(first, number)| {
-            let ids = &self.parts[number / PARTS][number % PARTS];
-            (first..).zip(ids).filter_map(|(line, id)| Some((line, id.checked_sub(1)?)))
-        })
+        let regions = self.regions.iter().zip(&self.seen);
+        regions.flat_map(|(region, seen)| seen.all().map(move |(at, id)| (region << REGION_BITS | at as u64, id)))
     }
 
     #[inline(never)]
@@ -142,7 +204,7 @@ impl Lines {
         let index = self.regions.len() as u32;
         self.indices.insert(region, index);
         self.regions.push(region);
-        self.numbers.push(boxed::array(0));
+        self.seen.push(Region::Few(Box::default()));
         Some(index)
     }
 
@@ -153,16 +215,7 @@ impl Lines {
         }
         let id = self.len;
         self.len += 1;
-        let number = &mut self.numbers[index as usize][part_of(line)];
-        if *number == 0 {
-            if (self.used as usize).is_multiple_of(PARTS) {
-                self.parts.push(boxed::array([0; PART]));
-            }
-            self.used += 1;
-            *number = self.used;
-        }
-        let number = *number as usize - 1;
-        self.parts[number / PARTS][number % PARTS][line as usize % PART] = self.len;
+        self.seen[index as usize].add(line, id);
         if (id as usize).is_multiple_of(REGION) {
             self.state.push(boxed::array(Line::default()));
         }
@@ -178,12 +231,6 @@ impl Lines {
     pub(crate) fn get_mut(&mut self, id: Id) -> &mut Line {
         &mut self.state[(id >> REGION_BITS) as usize][id as usize % REGION]
     }
-}
-
-/// Which part of its region a line is in.
-#[inline(always)]
-fn part_of(line: u64) -> usize {
-    (line >> PART_BITS) as usize % PARTS
 }
 
 /// Regions and sites have numbers that are few and near each other: one multiplication spreads them well enough.
@@ -205,5 +252,29 @@ impl Hasher for Mix {
     fn write_u64(&mut self, value: u64) {
         let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ mixed >> 29;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn gives_each_line_one_id(
+            lines in prop::collection::vec(prop_oneof![0..3 * REGION as u64, any::<u64>().prop_map(|line| line >> 1)], 0..4000),
+        ) {
+            let (mut all, mut ids) = (Lines::new(), HashMap::new());
+            for line in lines {
+                prop_assert_eq!(all.find(line), ids.get(&line).copied());
+                let next = ids.len() as Id;
+                prop_assert_eq!(all.id(line), Some(*ids.entry(line).or_insert(next)));
+            }
+            prop_assert_eq!(all.len(), ids.len());
+            let kept: Vec<_> = all.all().collect();
+            prop_assert_eq!(kept.len(), ids.len());
+            prop_assert!(kept.into_iter().all(|(line, id)| ids.get(&line) == Some(&id)));
+        }
     }
 }
