@@ -1858,7 +1858,7 @@ mod tests {
             (0..3).for_each(|turn| session.feed(turn % 2, &batch(&[1]), Bucket::FIRST));
             assert_eq!(session.asked(2) > before, !full);
         }
-        let entered = |sorter: &Sorter| sorter.directories[0].regions();
+        let entered = |sorter: &Sorter| sorter.directories[0].lines();
         let before = entered(&session.sorter.lock().unwrap());
         session.feed(0, &batch(&[1 << 20]), Bucket::FIRST);
         assert_eq!((entered(&session.sorter.lock().unwrap()), before), (1, 1));

@@ -204,8 +204,7 @@ impl Stacks {
     pub(crate) fn enter_into(&self, slot: u32, directories: &mut [Directory]) {
         for (kept, directory) in self.kept.iter().zip(directories) {
             if let Kept::Whole(stack) = kept {
-                let (saw, stored) = (|line| stack.saw(line), |line| stack.stored(line));
-                directory.begin(slot, stack.regions(), Stack::REGION, saw, stored);
+                stack.each_line(|line, stored| directory.begin(line, slot, stored));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Counters of one bucket, and the histograms they become.
 
 use crate::by_item::ByItem;
-use crate::lines::Mix;
+use crate::by_line::Mix;
 use crate::near::Near;
 use crate::repeats::{Combination, Kind, Repeats};
 use crate::{Bucket, Item, Limits};

@@ -37,6 +37,7 @@
 mod behind;
 mod boxed;
 mod by_item;
+mod by_line;
 mod counts;
 mod digest;
 mod digester;
@@ -64,6 +65,7 @@ mod top;
 mod upper;
 
 pub use behind::Deferred;
+pub use by_line::ByLine;
 pub use counts::{Binned, Counted, FullCounts, Histograms, SetCounts};
 pub use digest::{Digest, Within};
 pub use digester::Digester;

@@ -2,11 +2,12 @@
 //!
 //! Kept only of stacks whose lines can be taken away ([`crate::Stack::share`]); others have none of this and pay nothing.
 
+use crate::by_line::Mix;
 use crate::counts::{Binned, Bins, Buckets};
 use crate::digest::Digesting;
 use crate::held::{Entry, HELD};
 use crate::holes::{Holes, Instant};
-use crate::lines::{Id, Mix, REGION};
+use crate::lines::{Id, REGION};
 use crate::simd::Vector;
 use crate::threads::Visit;
 use crate::{Bucket, Limits, boxed};

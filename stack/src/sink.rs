@@ -1,7 +1,7 @@
 //! Who caused it: outcomes of single references, with the place in the program each came from, handed on in batches.
 
 use crate::Limits;
-use crate::lines::Mix;
+use crate::by_line::Mix;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 

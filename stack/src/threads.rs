@@ -6,10 +6,11 @@
 //! what it is fed before and after. What the batch finds in its own stack and in the others is put together when both is known,
 //! so that the stacks need not wait for each other.
 
+use crate::by_line::Mix;
 use crate::engine::{Asks, Core, Stack, of_width};
 use crate::held::ON_TOP;
 use crate::item::Charge;
-use crate::lines::{Id, Mix, REGION_BITS};
+use crate::lines::Id;
 use crate::newest::NEWEST;
 use crate::sharing::{Event, Known, Position, Shared, Sharing};
 use crate::simd::{self, Task, Vector};
@@ -21,31 +22,15 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 impl Stack {
-    /// Lines a region has; see [`Stack::regions`].
-    pub const REGION: u64 = 1 << REGION_BITS;
-
     /// From now on lines can be taken away by other stacks' stores. What was referenced before stands as it did.
     pub fn share(&mut self) {
         self.settle();
         of_width!(&mut self.core, core => core.share())
     }
 
-    /// All lines that were ever referenced lie in these regions: numbers of lines divided by [`Stack::REGION`].
-    #[must_use]
-    pub fn regions(&self) -> &[u64] {
-        of_width!(&self.core, core => core.lines.regions())
-    }
-
-    /// Whether a line was ever referenced.
-    #[must_use]
-    pub fn saw(&self, line: u64) -> bool {
-        of_width!(&self.core, core => core.saw(line))
-    }
-
-    /// Whether a line was ever stored.
-    #[must_use]
-    pub fn stored(&self, line: u64) -> bool {
-        of_width!(&self.core, core => core.stored(line))
+    /// All lines that were ever referenced, and whether they were ever stored.
+    pub fn each_line(&self, each: impl FnMut(u64, bool)) {
+        of_width!(&self.core, core => core.each_line(each));
     }
 
     /// Where a line stands; `None`: it is not here.
@@ -255,15 +240,15 @@ impl<const W: usize> Core<W> {
         self.sharing = Some(sharing);
     }
 
-    fn saw(&self, line: u64) -> bool {
-        // It enters the older tier when it leaves the others.
-        self.tiers.held.find(line).is_some() || self.lines.find(line).is_some_and(|id| self.lines.get(id).last != 0)
-    }
-
-    fn stored(&self, line: u64) -> bool {
-        let held =
-            self.tiers.held.find(line).is_some_and(|entry| self.tiers.held.since_of(entry).stored != Charge::NONE);
-        held || self.lines.find(line).is_some_and(|id| self.state_behind(id).dirty != Charge::NONE)
+    fn each_line(&self, mut each: impl FnMut(u64, bool)) {
+        for (line, id) in self.lines.all() {
+            let held = self.tiers.held.find(line);
+            // It enters the older tier when it leaves the others.
+            if held.is_some() || self.lines.get(id).last != 0 {
+                let stored = held.is_some_and(|entry| self.tiers.held.since_of(entry).stored != Charge::NONE);
+                each(line, stored || self.state_behind(id).dirty != Charge::NONE);
+            }
+        }
     }
 
     #[inline(always)]

@@ -1,0 +1,222 @@
+//! Something of each line, kept for regions of 1024 neighbouring lines. A region where few lines have it has a bit for each line
+//! and a list, in the order of lines, so that what lies between lines takes next to nothing.
+
+use crate::boxed;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Lines of a region, as bits.
+const REGION_BITS: u32 = 10;
+const REGION: usize = 1 << REGION_BITS;
+const WORDS: usize = REGION / 64;
+const KNOWN: usize = 4096;
+
+/// What is kept of lines, by line number. The default stands for nothing.
+#[derive(Clone, Debug)]
+pub struct ByLine<T> {
+    /// Direct-mapped cache of region lookups: region + 1 and its index.
+    known: Box<[(u64, u32); KNOWN]>,
+    indices: HashMap<u64, u32, BuildHasherDefault<Mix>>,
+    /// By index: the region's number, and what it has.
+    regions: Vec<(u64, Region<T>)>,
+}
+
+#[derive(Clone, Debug)]
+enum Region<T> {
+    /// Of at most half of the lines.
+    Few(Box<Few<T>>),
+    Many(Box<[T; REGION]>),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Few<T> {
+    /// A bit for each line.
+    there: [u64; WORDS],
+    /// How many are there before those of each word.
+    before: [u16; WORDS],
+    /// In the order of lines.
+    all: Vec<T>,
+}
+
+impl<T: Copy + Default + PartialEq> ByLine<T> {
+    /// Nothing of any line.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { known: boxed::array((0, 0)), indices: HashMap::default(), regions: Vec::new() }
+    }
+
+    /// What is kept of a line (below 2^63), to be changed.
+    #[inline(always)]
+    pub fn of(&mut self, line: u64) -> &mut T {
+        let region = line >> REGION_BITS;
+        let known = self.known[known(region)];
+        let index = if known.0 == region + 1 { known.1 } else { self.region(region) };
+        self.regions[index as usize].1.of(line)
+    }
+
+    /// What is kept of a line.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, line: u64) -> T {
+        let region = line >> REGION_BITS;
+        let known = self.known[known(region)];
+        let index = if known.0 == region + 1 { Some(&known.1) } else { self.indices.get(&region) };
+        let region = index.map(|&index| &self.regions[index as usize].1);
+        region.and_then(|region| region.all().get(region.place(line)?).copied()).unwrap_or_default()
+    }
+
+    /// All lines of which something is kept.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, T)> + '_ {
+        let lines = self.regions.iter().flat_map(|(region, of)| of.lines(region << REGION_BITS));
+        lines.filter(|&(_, kept)| kept != T::default())
+    }
+
+    #[inline(never)]
+    fn region(&mut self, region: u64) -> u32 {
+        let next = self.regions.len() as u32;
+        let index = *self.indices.entry(region).or_insert(next);
+        if index == next {
+            self.regions.push((region, Region::Few(Box::default())));
+        }
+        self.known[known(region)] = (region + 1, index);
+        index
+    }
+}
+
+impl<T: Copy + Default + PartialEq> Default for ByLine<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where a region would be in the cache.
+#[inline(always)]
+fn known(region: u64) -> usize {
+    (region ^ region >> 12) as usize % KNOWN
+}
+
+impl<T: Copy + Default> Region<T> {
+    /// Where in `all` a line is.
+    #[inline(always)]
+    fn place(&self, line: u64) -> Option<usize> {
+        match self {
+            Self::Few(few) => {
+                let (place, is_there) = few.place(line);
+                is_there.then_some(place)
+            }
+            Self::Many(_) => Some(line as usize % REGION),
+        }
+    }
+
+    #[inline(always)]
+    fn all(&self) -> &[T] {
+        match self {
+            Self::Few(few) => &few.all,
+            Self::Many(all) => &all[..],
+        }
+    }
+
+    #[inline(always)]
+    fn of(&mut self, line: u64) -> &mut T {
+        let place = match self.place(line) {
+            Some(place) => place,
+            None => self.add(line),
+        };
+        match self {
+            Self::Few(few) => &mut few.all[place],
+            Self::Many(all) => &mut all[place],
+        }
+    }
+
+    /// A line is there that was not; its place.
+    #[cold]
+    fn add(&mut self, line: u64) -> usize {
+        match self {
+            Self::Few(few) if few.all.len() < REGION / 2 => few.add(line),
+            _ => {
+                let mut all = boxed::array(T::default());
+                self.lines(0).for_each(|(at, kept)| all[at as usize] = kept);
+                *self = Self::Many(all);
+                line as usize % REGION
+            }
+        }
+    }
+
+    /// The lines that are there, with numbers from `first` on.
+    fn lines(&self, first: u64) -> impl Iterator<Item = (u64, T)> + '_ {
+        let lines = (first..first + REGION as u64).filter(|&line| self.place(line).is_some());
+        lines.zip(self.all().iter().copied())
+    }
+}
+
+impl<T: Copy + Default> Few<T> {
+    /// Where among those that are there a line is, or would be; and whether it is.
+    #[inline(always)]
+    fn place(&self, line: u64) -> (usize, bool) {
+        let at = line as usize / 64 % WORDS;
+        let (word, bit) = (self.there[at], 1 << (line % 64));
+        (usize::from(self.before[at]) + (word & (bit - 1)).count_ones() as usize, word & bit != 0)
+    }
+
+    /// A line is there that was not; its place.
+    fn add(&mut self, line: u64) -> usize {
+        let ((place, _), at, len) = (self.place(line), line as usize / 64 % WORDS, self.all.len());
+        self.there[at] |= 1 << (line % 64);
+        self.before[at + 1..].iter_mut().for_each(|before| *before += 1);
+        if len == self.all.capacity() {
+            // Not twice as many: there may be very many regions.
+            self.all.reserve_exact((len / 2).max(2));
+        }
+        self.all.insert(place, T::default());
+        place
+    }
+}
+
+/// Regions and sites have numbers that are few and near each other: one multiplication spreads them well enough.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 29;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keeps_what_it_was_told_of_each_line(
+            told in prop::collection::vec(
+                (prop_oneof![0..3 * REGION as u64, any::<u64>().prop_map(|line| line >> 1)], any::<u16>()),
+                0..4000,
+            ),
+        ) {
+            let (mut all, mut plain) = (ByLine::new(), HashMap::new());
+            for (line, kept) in told {
+                let before = plain.insert(line, kept).unwrap_or_default();
+                prop_assert_eq!(all.get(line), before);
+                prop_assert_eq!(std::mem::replace(all.of(line), kept), before);
+            }
+            plain.retain(|_, kept| *kept != 0);
+            let kept: Vec<_> = all.iter().collect();
+            prop_assert_eq!(kept.len(), plain.len());
+            prop_assert!(kept.into_iter().all(|(line, kept)| plain.get(&line) == Some(&kept)));
+        }
+    }
+}
