@@ -23,8 +23,8 @@ pub struct ByLine<T> {
 
 #[derive(Clone, Debug)]
 enum Region<T> {
-    /// Of at most half of the lines.
-    Few(Box<Few<T>>),
+    /// Of at most a quarter of the lines: it would take long to put more in order.
+    Few(Few<T>),
     Many(Box<[T; REGION]>),
 }
 
@@ -76,7 +76,7 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
         let next = self.regions.len() as u32;
         let index = *self.indices.entry(region).or_insert(next);
         if index == next {
-            self.regions.push((region, Region::Few(Box::default())));
+            self.regions.push((region, Region::Few(Few::default())));
         }
         self.known[known(region)] = (region + 1, index);
         index
@@ -132,7 +132,7 @@ impl<T: Copy + Default> Region<T> {
     #[cold]
     fn add(&mut self, line: u64) -> usize {
         match self {
-            Self::Few(few) if few.all.len() < REGION / 2 => few.add(line),
+            Self::Few(few) if few.all.len() < REGION / 4 => few.add(line),
             _ => {
                 let mut all = boxed::array(T::default());
                 self.lines(0).for_each(|(at, kept)| all[at as usize] = kept);
