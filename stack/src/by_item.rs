@@ -2,7 +2,7 @@
 //!
 //! The counters of one item fill a cache of their own, and programs have thousands of items: to count one here and one there
 //! is to wait for memory. So a combination waits in a table, as two words, until another needs its place, and then in a heap;
-//! a full heap is sorted by item.
+//! a full heap is sorted by item and kind, and what is alike counted in one go.
 
 use crate::Item;
 use crate::boxed;
@@ -35,21 +35,21 @@ impl Entry {
     }
 
     #[inline(always)]
-    fn item(self) -> usize {
-        (self.rest >> (FULL_BITS + KIND_BITS)) as usize % (1 << ITEM_BITS)
+    fn full(self) -> u32 {
+        (self.rest % (1 << FULL_BITS)) as u32
     }
 
+    /// Item and kind.
     #[inline(always)]
+    fn class(self) -> usize {
+        (self.rest >> FULL_BITS) as usize % (1 << (KIND_BITS + ITEM_BITS))
+    }
+
     fn combination<const W: usize>(self) -> Combination<W> {
         let mut by_set = [0; W];
         by_set.as_chunks_mut().0[0] = self.by_set.to_le_bytes();
-        Combination {
-            by_set,
-            full: (self.rest % (1 << FULL_BITS)) as u32,
-            kind: Kind::ALL[(self.rest >> FULL_BITS) as usize % (1 << KIND_BITS) % Kind::ALL.len()],
-            item: Item(self.item() as u16),
-            weight: self.weight(),
-        }
+        let (kind, item) = kind_and_item(self.class());
+        Combination { by_set, full: self.full(), kind, item, weight: self.weight() }
     }
 
     /// Well mixed in its high bits.
@@ -60,12 +60,45 @@ impl Entry {
     }
 }
 
+#[inline(always)]
+fn kind_and_item(class: usize) -> (Kind, Item) {
+    (Kind::ALL[class % (1 << KIND_BITS) % Kind::ALL.len()], Item((class >> KIND_BITS) as u16))
+}
+
+/// What was counted of one item and kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alike<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) item: Item,
+    heap: &'a [Entry],
+    order: &'a [u32],
+}
+
+impl<'a> Alike<'a> {
+    /// For how many set counts from 2^1 on there is a distance other than 0.
+    #[inline(always)]
+    pub(crate) fn levels(self) -> usize {
+        let mut all = 0;
+        for &at in self.order {
+            all |= self.heap[at as usize].by_set;
+        }
+        (u64::BITS - all.leading_zeros()).div_ceil(u8::BITS) as usize
+    }
+
+    /// Distances at one set and by set, and how often they occurred.
+    #[inline(always)]
+    pub(crate) fn all(self) -> impl Iterator<Item = (u32, [u8; 8], u64)> + 'a {
+        let entries = self.order.iter().map(move |&at| self.heap[at as usize]);
+        entries.map(|entry| (entry.full(), entry.by_set.to_le_bytes(), entry.weight()))
+    }
+}
+
 /// See the module's page.
 #[derive(Clone, Debug)]
 pub(crate) struct ByItem {
     table: Box<[Entry; ENTRIES]>,
     heap: Vec<Entry>,
-    /// Where what is in the heap comes by item, and by item where the next one goes.
+    /// Where what is in the heap comes by item and kind, and by item and kind where the next one goes.
     order: Vec<u32>,
     next: Vec<u32>,
 }
@@ -105,15 +138,15 @@ impl ByItem {
 
     /// Gives all of the heap to `take`, item by item.
     #[inline(always)]
-    pub(crate) fn empty_heap<const W: usize>(&mut self, mut take: impl FnMut(&Combination<W>)) {
+    pub(crate) fn empty_heap(&mut self, mut take: impl FnMut(Alike<'_>)) {
         let Self { heap, order, next, .. } = self;
         next.clear();
         for entry in &*heap {
-            let item = entry.item();
-            if item >= next.len() {
-                next.resize(item + 1, 0);
+            let class = entry.class();
+            if class >= next.len() {
+                next.resize(class + 1, 0);
             }
-            next[item] += 1;
+            next[class] += 1;
         }
         let mut sum = 0;
         for next in &mut *next {
@@ -121,15 +154,19 @@ impl ByItem {
         }
         order.resize(heap.len(), 0);
         for (at, entry) in (0..).zip(&*heap) {
-            let next = &mut next[entry.item()];
+            let next = &mut next[entry.class()];
             order[*next as usize] = at;
             *next += 1;
         }
-        for &at in &*order {
-            let entry = heap[at as usize];
-            if entry.weight() > 0 {
-                take(&entry.combination());
+        let mut begin = 0;
+        for (class, &end) in next.iter().enumerate() {
+            let (kind, item) = kind_and_item(class);
+            let order = &order[begin..end as usize];
+            // What an empty place of the table gave is of none.
+            if !order.is_empty() && item != Item::NONE {
+                take(Alike { kind, item, heap, order });
             }
+            begin = end as usize;
         }
         heap.clear();
     }
@@ -167,9 +204,14 @@ mod tests {
                 }
                 if by_item.is_full() {
                     let mut last = 0;
-                    by_item.empty_heap(|c| {
-                        assert!(std::mem::replace(&mut last, c.item.0) <= c.item.0);
-                        *counted.entry(key(c)).or_default() += c.weight;
+                    by_item.empty_heap(|alike| {
+                        assert!(std::mem::replace(&mut last, alike.item.0) <= alike.item.0);
+                        for (full, near, weight) in alike.all() {
+                            assert!(near[alike.levels()..] == [0; 8][alike.levels()..]);
+                            let mut by_set = [0; 16];
+                            by_set[..8].copy_from_slice(&near);
+                            *counted.entry((alike.item.0, alike.kind as usize, full, by_set)).or_default() += weight;
+                        }
                     });
                 }
             }

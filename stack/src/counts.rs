@@ -176,6 +176,23 @@ impl Rows {
         }
     }
 
+    /// The same where there are rows for so many set counts, and no distances for more.
+    #[inline(always)]
+    fn add_all(&mut self, levels: usize, by_set: &[u8; 8], ways: u8, weight: u64) {
+        let len = usize::from(ways) + 1;
+        // Without a branch where distances end: what is added to value 0 means nothing.
+        for (row, &d) in self.0.chunks_exact_mut(len).zip(by_set).take(levels) {
+            row[usize::from(d.min(ways))] += weight;
+        }
+    }
+
+    fn grow_to(&mut self, levels: usize, ways: u8) {
+        let len = levels * (usize::from(ways) + 1);
+        if self.0.len() < len {
+            self.grow(len);
+        }
+    }
+
     #[cold]
     fn grow(&mut self, len: usize) {
         self.0.resize(len.max(self.0.len()), 0);
@@ -379,9 +396,21 @@ impl<const W: usize> Counts<W> {
     fn count_items(&mut self) {
         let Self { limits, cells, capacity, by_item, .. } = self;
         let ways = limits.max_ways as u8;
-        by_item.empty_heap(|combination: &Combination<W>| {
-            cells_of(cells, combination.item).add(combination, ways);
-            add_capacity(capacity, combination, ways);
+        by_item.empty_heap(|alike| {
+            let kind = alike.kind as usize;
+            let Cells { full: of_full, by_set, .. } = cells_of(cells, alike.item);
+            let levels = alike.levels();
+            by_set[kind].grow_to(levels, ways);
+            if alike.kind != Kind::Writeback {
+                capacity.grow_to(levels, ways);
+            }
+            for (full, near, weight) in alike.all() {
+                of_full[kind].add(u64::from(full), weight);
+                by_set[kind].add_all(levels, &near, ways, weight);
+                if alike.kind != Kind::Writeback {
+                    capacity.add_all(levels, &least(full, &near), ways, weight);
+                }
+            }
         });
     }
 
@@ -505,9 +534,14 @@ fn add_near(near: &Near, cells: &mut Cells, capacity: &mut Rows, ways: u8) {
 fn add_capacity<const W: usize>(capacity: &mut Rows, combination: &Combination<W>, ways: u8) {
     let &Combination { by_set, full, kind, weight, .. } = combination;
     if kind != Kind::Writeback {
-        let least = std::array::from_fn(|index| ((full >> (index + 1)).min(255) as u8).min(by_set[index]));
-        capacity.add::<W>(&least, ways, weight);
+        capacity.add::<W>(&least(full, &by_set), ways, weight);
     }
+}
+
+/// What counts as capacity: by set count the least distance of `by_set` and of one set divided by how many there are.
+#[inline(always)]
+fn least<const N: usize>(full: u32, by_set: &[u8; N]) -> [u8; N] {
+    std::array::from_fn(|index| ((full >> (index + 1)).min(255) as u8).min(by_set[index]))
 }
 
 /// The end-of-run part of one item of a bucket: lines whose last store was counted there, by `max(m, depth now)`.
