@@ -18,7 +18,7 @@
 //!
 //! The lines of the first three are `held`: found by number, with what happened to them since they came. Most references end
 //! there. Only a line that comes in from the older tier, or leaves for it, needs its own state, which is found by a dense id
-//! (`lines`). Those are collected for a batch of references and worked off stage by stage, so that each stage is a short
+//! (`lines`, `by_line`). Those are collected for a batch of references and worked off stage by stage, so that each stage is a short
 //! loop that knows what it will need and can fetch it ahead. The last stages, by set and what follows from that, lie `behind`
 //! the others: they can be done by another thread while the next batches go through the tiers.
 //!
@@ -28,10 +28,10 @@
 //!
 //! A loop that was seen before, at other addresses, is worked off as a digest that is kept as a `template`.
 //!
-//! Small distances share cells (`near`), or, of items, have cells of their own that lie close together; combinations of others
-//! that occur again and again wait in a table (`repeats`) before they are counted at each set count (`counts`). A piece of
-//! references that a [`Chunk`] repeats is worked off twice, the second time with the weight of all times that follow: from
-//! then on each is like the one before.
+//! Small distances share cells (`near`), or, of items, wait until many of an item can be counted together (`by_item`);
+//! combinations of others that occur again and again wait in a table (`repeats`) before they are counted at each set count
+//! (`counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second time with the weight of all times
+//! that follow: from then on each is like the one before.
 #![deny(unsafe_code)]
 
 mod behind;
