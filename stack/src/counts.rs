@@ -186,6 +186,7 @@ impl Rows {
         }
     }
 
+    /// Makes rows for so many set counts.
     fn grow_to(&mut self, levels: usize, ways: u8) {
         let len = levels * (usize::from(ways) + 1);
         if self.0.len() < len {
@@ -201,7 +202,7 @@ impl Rows {
     /// The same for one set count, by its index.
     fn add_one(&mut self, index: usize, value: usize, ways: u8, weight: u64) {
         let len = usize::from(ways) + 1;
-        self.grow((index + 1) * len);
+        self.grow_to(index + 1, ways);
         self.0[index * len + value.min(len - 1)] += weight;
     }
 

@@ -18,9 +18,9 @@
 //!
 //! The lines of the first three are `held`: found by number, with what happened to them since they came. Most references end
 //! there. Only a line that comes in from the older tier, or leaves for it, needs its own state, which is found by a dense id
-//! (`lines`, `by_line`). Those are collected for a batch of references and worked off stage by stage, so that each stage is a short
-//! loop that knows what it will need and can fetch it ahead. The last stages, by set and what follows from that, lie `behind`
-//! the others: they can be done by another thread while the next batches go through the tiers.
+//! (`lines`, `by_line`). Those are collected for a batch of references and worked off stage by stage, so that each stage is a
+//! short loop that knows what it will need and can fetch it ahead. The last stages, by set and what follows from that, lie
+//! `behind` the others: they can be done by another thread while the next batches go through the tiers.
 //!
 //! Stacks of several threads (`threads`, `sharing`, `holes`) hand a `digest` of what they are fed on to the stack of all:
 //! within a chunk both find the same distances. A `digester` makes such digests without a stack, so that several threads can
