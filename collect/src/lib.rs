@@ -25,6 +25,7 @@ mod team;
 mod touched;
 mod tracker;
 mod visits;
+mod walks;
 
 pub use anchors::Seek;
 pub use batch::{Access, Batch, Shapes};

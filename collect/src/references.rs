@@ -4,7 +4,9 @@
 
 use crate::batch::{Access, Batch, Record};
 use crate::shape::{Shape, Simple};
+use crate::walks::{self, Plan};
 use bf_stack::{Bucket, Chunk, Found, Item, Learns, Part, Reference, Use};
+use std::ops::Range;
 
 /// References handed to an engine at a time, or a few more: bounds the scratch space whatever the length of a range.
 const CHUNK: usize = 4096;
@@ -35,6 +37,7 @@ pub(crate) struct Scratch {
     uses: Vec<Use>,
     stream: Vec<u64>,
     key: Vec<u64>,
+    plan: Plan,
 }
 
 /// Who takes the references.
@@ -54,6 +57,24 @@ pub(crate) trait Take {
 
     /// As [`Learns::learn`].
     fn learn(&mut self, _key: &[u64], _base: u64, _chunk: Chunk<'_>) {}
+
+    /// As [`Learns::walks`].
+    fn walks(&mut self) -> bool {
+        false
+    }
+
+    /// As [`Learns::find_walk`].
+    fn find_walk(&mut self, _key: &[u64]) -> Found {
+        Found::Never
+    }
+
+    /// As [`Learns::learn_walk`].
+    fn learn_walk(&mut self, _key: &[u64], _strands: &[Range<u64>], _periods: u64, _loops: [Chunk<'_>; 2]) {}
+
+    /// As [`Learns::walk`].
+    fn walk(&mut self, _template: u32, _strands: &[Range<u64>], _periods: u64) -> bool {
+        false
+    }
 }
 
 impl<F: FnMut(Chunk<'_>)> Take for F {
@@ -78,6 +99,22 @@ impl<L: Learns> Take for (&mut L, Bucket) {
     fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>) {
         self.0.learn(key, base, chunk, self.1);
     }
+
+    fn walks(&mut self) -> bool {
+        self.0.walks()
+    }
+
+    fn find_walk(&mut self, key: &[u64]) -> Found {
+        self.0.find_walk(key, self.1)
+    }
+
+    fn learn_walk(&mut self, key: &[u64], strands: &[Range<u64>], periods: u64, loops: [Chunk<'_>; 2]) {
+        self.0.learn_walk(key, strands, periods, loops, self.1);
+    }
+
+    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> bool {
+        self.0.walk(template, strands, periods, self.1)
+    }
 }
 
 impl Batch {
@@ -88,7 +125,7 @@ impl Batch {
 
     /// The same, for one who may know templates.
     pub(crate) fn references_to(&self, shift: u32, with_items: bool, scratch: &mut Scratch, take: impl Take) {
-        let Scratch { references, items, parts, uses, stream, key } = scratch;
+        let Scratch { references, items, parts, uses, stream, key, plan } = scratch;
         references.clear();
         items.clear();
         parts.clear();
@@ -103,6 +140,7 @@ impl Batch {
             parts,
             uses,
             key,
+            plan,
             divided: 0,
             piece: 0,
             times: 0,
@@ -144,6 +182,7 @@ struct Writer<'a, T> {
     parts: &'a mut Vec<Part>,
     uses: &'a mut Vec<Use>,
     key: &'a mut Vec<u64>,
+    plan: &'a mut Plan,
     /// How many of the references are in `parts`.
     divided: usize,
     /// Where the last piece begins, how often it occurs, and the shape it is of, none if it cannot grow.
@@ -202,7 +241,7 @@ impl<T: Take> Writer<'_, T> {
     /// The iterations of a plain record that is a stream.
     fn stream(&mut self, shape: &Shape, items: &[Item], words: &mut [u64]) {
         let mut left = shape.iterations(words);
-        if shape.simple.is_empty() {
+        if shape.simple.is_empty() || self.walk(shape, items, words, left) {
             return;
         }
         while let Some(stretch) = self.take.seeks().then(|| self.stretch(shape, words, left)).flatten() {
@@ -232,6 +271,34 @@ impl<T: Take> Writer<'_, T> {
             left -= times * stretch.iterations;
         }
         self.iterations(shape, items, words, left);
+    }
+
+    /// Takes the next iterations of a stream as one that walks over lines; whether it is one.
+    fn walk(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64) -> bool {
+        let items = if self.attributed { items } else { &[] };
+        if !self.take.walks() || !self.plan.make(shape, items, words, left, self.shift) {
+            return false;
+        }
+        let mut found = self.take.find_walk(&self.plan.key);
+        if found == Found::Again {
+            self.hand_on();
+            self.room = usize::MAX;
+            let iterations = [1, 0].map(|fewer| (walks::FEWEST - fewer) * self.plan.each + self.plan.rest);
+            let loops = iterations.map(|iterations| {
+                self.iterations(shape, items, &mut words.to_vec(), iterations);
+                let written = (self.references.clone(), self.items.clone(), self.parts.clone());
+                self.forget(self.references.len());
+                written
+            });
+            self.room = CHUNK;
+            let loops = [&loops[0], &loops[1]]
+                .map(|(references, items, parts)| Chunk { references, items, parts, ..Chunk::default() });
+            self.take.learn_walk(&self.plan.key, &self.plan.strands, walks::FEWEST, loops);
+            found = self.take.find_walk(&self.plan.key);
+        }
+        let Found::Template(template) = found else { return false };
+        self.hand_on();
+        self.take.walk(template, &self.plan.strands, self.plan.periods)
     }
 
     /// So many iterations of a stream, written out; its words go on behind them.
@@ -441,7 +508,7 @@ struct Stretch {
 
 /// The first byte of a step, and the last.
 #[inline(always)]
-fn at(step: &Simple, words: &[u64]) -> (u64, u64) {
+pub(crate) fn at(step: &Simple, words: &[u64]) -> (u64, u64) {
     let address = words[step.word as usize].wrapping_add_signed(step.offset.into());
     (address, address.wrapping_add(step.more.into()))
 }

@@ -8,6 +8,7 @@ use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
 use bf_stack::{Chunk, Common, Counted, Deferred, Digest, Digester, Engine, Found, Stack, Tally, There, Visit, Within};
 use crossbeam_queue::ArrayQueue;
+use std::ops::Range;
 
 /// What is kept of one line size.
 #[derive(Clone, Debug)]
@@ -48,6 +49,28 @@ impl<T: Take> Take for Limited<'_, T> {
 
     fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>) {
         self.take.learn(key, base, chunk);
+    }
+
+    fn walks(&mut self) -> bool {
+        self.take.walks()
+    }
+
+    fn find_walk(&mut self, key: &[u64]) -> Found {
+        self.take.find_walk(key)
+    }
+
+    fn learn_walk(&mut self, key: &[u64], strands: &[Range<u64>], periods: u64, loops: [Chunk<'_>; 2]) {
+        self.take.learn_walk(key, strands, periods, loops);
+    }
+
+    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> bool {
+        if (self.full)() {
+            *self.all = false;
+            return true;
+        }
+        let walked = self.take.walk(template, strands, periods);
+        (self.after)(&mut self.take);
+        walked
     }
 }
 

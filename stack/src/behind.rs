@@ -15,14 +15,16 @@ use crate::item::Charge;
 use crate::lines::{Id, REGION, REGION_BITS};
 use crate::older::Move;
 use crate::repeats::Kind;
-use crate::runs::{COLD, Close, Fetch, LOST, STORE, first, kind};
+use crate::runs::{COLD, Close, Fetch, LOST, STORE, charge, first, kind};
 use crate::sets::Sets;
 use crate::sharing::Sharing;
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::Outcome;
 use crate::top::NONE;
+use crate::walk::{Walk, Walked};
 use crate::{Bucket, Limits};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Emptied works that are kept.
 const SPARE: usize = 16;
@@ -40,11 +42,32 @@ pub(crate) struct Work<const W: usize> {
     pub(crate) closes: Vec<Close<W>>,
     /// Of the line of each fetch, and of the one that had to go.
     pub(crate) ids: Vec<(Id, Id)>,
+    /// After all of that: lines of the upper tiers that went to the older one, with what happened to them.
+    pub(crate) lowered: Vec<(Id, State<W>)>,
+    /// Those of them that are in no sheet.
+    pub(crate) lower: Vec<Move<W>>,
+    /// After that: lines that a loop walked over, and the loop.
+    pub(crate) walked: Vec<Walked<W>>,
+    pub(crate) walk: Option<Arc<Walk<W>>>,
 }
 
 impl<const W: usize> Work<W> {
     pub(crate) const fn new() -> Self {
-        Self { bucket: Bucket::UNCOUNTED, moves: Vec::new(), fetches: Vec::new(), closes: Vec::new(), ids: Vec::new() }
+        Self {
+            bucket: Bucket::UNCOUNTED,
+            moves: Vec::new(),
+            fetches: Vec::new(),
+            closes: Vec::new(),
+            ids: Vec::new(),
+            lowered: Vec::new(),
+            lower: Vec::new(),
+            walked: Vec::new(),
+            walk: None,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fetches.is_empty() && self.closes.is_empty() && self.lowered.is_empty() && self.walked.is_empty()
     }
 
     pub(crate) fn clear(&mut self) {
@@ -52,6 +75,10 @@ impl<const W: usize> Work<W> {
         self.fetches.clear();
         self.closes.clear();
         self.ids.clear();
+        self.lowered.clear();
+        self.lower.clear();
+        self.walked.clear();
+        self.walk = None;
     }
 }
 
@@ -82,6 +109,16 @@ impl<const W: usize> State<W> {
     pub(crate) fn raise<V: Vector>(&mut self, full: u32, by_set: &[u8; W]) {
         self.greatest_full = self.greatest_full.max(full);
         V::raise(&mut self.greatest, by_set);
+    }
+
+    /// What happened to it since.
+    #[inline(always)]
+    pub(crate) fn go_on<V: Vector>(&mut self, since: &Self) {
+        if since.dirty == Charge::NONE {
+            self.raise::<V>(since.greatest_full, &since.greatest);
+        } else {
+            *self = *since;
+        }
     }
 
     /// It was stored, or cleaned.
@@ -150,13 +187,18 @@ impl<const W: usize> Behind<W> {
         &mut self,
         work: &mut Work<W>,
         buckets: &mut Buckets<W>,
-        counts: Option<&mut Counts<W>>,
+        mut counts: Option<&mut Counts<W>>,
         told: Told<'_, W>,
     ) {
         let Work { moves, fetches, .. } = work;
         self.sets.apply::<V, W>(moves);
         moves.iter().for_each(|step| V::add(&mut fetches[step.fetch as usize].by_set, &step.newer));
-        self.settle::<V>(work, buckets, counts, told);
+        self.settle::<V>(work, buckets, counts.as_deref_mut(), told);
+        self.sets.apply::<V, W>(&mut work.lower);
+        work.lowered.iter().for_each(|(id, since)| self.states.get_mut(*id).go_on::<V>(since));
+        if let Some(walk) = work.walk.take() {
+            self.walked::<V>(&walk, work, buckets, counts);
+        }
     }
 
     /// Counts the fetches, whose distances are now known, and brings the state of their lines and of those that had to go
@@ -182,12 +224,7 @@ impl<const W: usize> Behind<W> {
                 closed += 1;
             }
             if fetch.gone != NONE {
-                let (state, since) = (self.states.get_mut(gone), &fetch.since);
-                if since.dirty == Charge::NONE {
-                    state.raise::<V>(since.greatest_full, &since.greatest);
-                } else {
-                    *state = *since;
-                }
+                self.states.get_mut(gone).go_on::<V>(&fetch.since);
             }
             let (weight, store) = (u64::from(fetch.weight), fetch.flags & STORE != 0);
             if let Some(outcome) = outcome_of.get(fetch.run as usize).and_then(|&of| outcomes.get_mut(of as usize)) {
@@ -225,16 +262,83 @@ impl<const W: usize> Behind<W> {
         buckets: &mut Buckets<W>,
         counts: Option<&mut Counts<W>>,
     ) {
-        let state = self.states.get_mut(close.id);
-        state.raise::<V>(close.since.greatest_full, &close.since.greatest);
+        self.states.get_mut(close.id).raise::<V>(close.since.greatest_full, &close.since.greatest);
+        self.store(close.id, close.weight, close.stored, bucket, buckets, counts);
+    }
+
+    /// A line is stored: ends the dirty interval that went on, if there is one.
+    #[inline(always)]
+    fn store(
+        &mut self,
+        id: Id,
+        weight: u32,
+        stored: Charge,
+        bucket: Bucket,
+        buckets: &mut Buckets<W>,
+        counts: Option<&mut Counts<W>>,
+    ) {
+        let state = self.states.get_mut(id);
         if let Some((charged, item)) = state.dirty.get().filter(|_| state.greatest_full > 0) {
             let counts = if charged == bucket { counts } else { buckets.of(charged) };
             if let Some(counts) = counts {
-                let weight = u64::from(close.weight);
-                counts.add_far((Kind::Writeback, item), state.greatest_full, &state.greatest, weight);
+                counts.add_far((Kind::Writeback, item), state.greatest_full, &state.greatest, weight.into());
             }
         }
-        state.begin(close.stored);
+        state.begin(stored);
+    }
+
+    /// Counts the lines that a loop walked over, and brings their state up to date.
+    #[inline(always)]
+    fn walked<V: Vector>(
+        &mut self,
+        walk: &Walk<W>,
+        work: &Work<W>,
+        buckets: &mut Buckets<W>,
+        mut counts: Option<&mut Counts<W>>,
+    ) {
+        let (bucket, walked) = (work.bucket, &work.walked);
+        for (at, line) in walked.iter().enumerate() {
+            if let Some(next) = walked.get(at + AHEAD) {
+                self.states.prefetch::<V>(next.id);
+            }
+            let what = walk.what(line.what);
+            if line.is_cold {
+                if let Some(counts) = counts.as_deref_mut() {
+                    counts.add_without_distance(first(what.flags), false, what.flags & STORE != 0, 1);
+                }
+            } else {
+                let mut by_set = line.by_set;
+                if line.last != 0 {
+                    V::add(&mut by_set, &self.above::<V>(line));
+                }
+                if let Some(counts) = counts.as_deref_mut() {
+                    counts.add_far(kind(what.flags), line.full, &by_set, 1);
+                }
+                self.states.get_mut(line.id).raise::<V>(line.full, &by_set);
+            }
+            let stored = charge(what.flags, bucket);
+            if stored != Charge::NONE {
+                self.store(line.id, 1, stored, bucket, buckets, counts.as_deref_mut());
+            }
+            let Some(again) = &what.again else { continue };
+            if let Some(before) = &what.before {
+                self.states.get_mut(line.id).raise::<V>(before.full, before.by_set());
+                self.store(line.id, again.closes, again.stored, bucket, buckets, counts.as_deref_mut());
+            }
+            let state = self.states.get_mut(line.id);
+            if again.stored != Charge::NONE {
+                state.begin(again.stored);
+            }
+            state.raise::<V>(again.after.full, again.after.by_set());
+        }
+    }
+
+    /// How many lines that are in no sheet are above one that a loop walked over, which was one of them or not.
+    #[inline(never)]
+    fn above<V: Vector>(&mut self, line: &Walked<W>) -> [u8; W] {
+        let mut moves = [Move::up(line.line, line.last, line.is_single)];
+        self.sets.apply::<V, W>(&mut moves);
+        moves[0].newer
     }
 }
 

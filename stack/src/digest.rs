@@ -57,7 +57,7 @@ pub(crate) struct Segment<'a> {
 }
 
 /// What followed the first reference to a line in a segment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Again {
     /// The line's place in the segment.
     pub(crate) index: u16,
@@ -81,7 +81,7 @@ impl Again {
 }
 
 /// Greatest distances: with one set, and with 2^1, 2^2, … sets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Greatest {
     pub(crate) by_set: [u8; Limits::MOST_SET_BITS as usize],
     pub(crate) full: u32,

@@ -2,7 +2,7 @@
 
 use crate::behind::{Left, Load, Settle, State, Told, Work};
 use crate::boxed;
-use crate::counts::{Buckets, Residents};
+use crate::counts::{Buckets, Counts, Residents};
 use crate::digest::{Digest, LINES, Of, Segment, Within};
 use crate::held::{Entry, HELD, ON_TOP};
 use crate::item::Charge;
@@ -10,6 +10,7 @@ use crate::lines::{Id, Lines};
 use crate::older::{Older, Time};
 use crate::runs::{COLD, DIRTY, Run, STORE, begun, first, strip};
 use crate::sharing::{Sharing, Since};
+use crate::sheets::cut_off;
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
 use crate::template::{Learn, Templates};
@@ -17,7 +18,9 @@ use crate::threads::Visit;
 use crate::tiers::Tiers;
 use crate::top::{NONE, Order};
 use crate::upper::Upper;
+use crate::walk::LearnWalk;
 use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Use};
+use std::ops::Range;
 
 /// References of one batch, at most.
 pub(crate) const BATCH: usize = 2048;
@@ -73,7 +76,7 @@ pub(crate) struct Core<const W: usize> {
     pub(crate) lines: Lines,
     pub(crate) tiers: Tiers<W>,
     /// By entry: the line's id.
-    ids: Box<[Id; HELD]>,
+    pub(crate) ids: Box<[Id; HELD]>,
     pub(crate) older: Older,
     pub(crate) buckets: Buckets<W>,
     /// What was counted before the last mark.
@@ -260,6 +263,34 @@ impl Learns for Stack {
             let Core { templates, buckets, .. } = &mut **core;
             simd::run(Learn { templates, key: (key, bucket), base, chunk, buckets }, self.instructions);
         });
+    }
+
+    /// Not where lines can be taken away, or where ids of lines may run out.
+    fn walks(&mut self) -> bool {
+        of_width!(&mut self.core, core => core.sharing.is_none() && !core.lines.may_run_out(SCARCE))
+    }
+
+    fn find_walk(&mut self, key: &[u64], bucket: Bucket) -> Found {
+        of_width!(&mut self.core, core => core.templates.walks.find(key, bucket))
+    }
+
+    fn learn_walk(
+        &mut self,
+        key: &[u64],
+        strands: &[Range<u64>],
+        periods: u64,
+        loops: [Chunk<'_>; 2],
+        bucket: Bucket,
+    ) {
+        of_width!(&mut self.core, core => {
+            let Core { templates, buckets, .. } = &mut **core;
+            let walks = &mut templates.walks;
+            simd::run(LearnWalk { walks, key: (key, bucket), strands, periods, loops, buckets }, self.instructions);
+        });
+    }
+
+    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64, bucket: Bucket) -> bool {
+        of_width!(&mut self.core, core => core.walk(template, strands, periods, bucket, self.instructions))
     }
 
     fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
@@ -554,10 +585,16 @@ impl<const W: usize> Core<W> {
         instructions: Instructions,
     ) {
         if self.older.late(2 * BATCH) {
-            simd::run(Settle { left: &mut self.left }, instructions);
-            simd::run(RestartClock(self), instructions);
+            self.restart(instructions);
         }
         simd::run(Segments { core: self, segments, bucket }, instructions);
+    }
+
+    /// Lets the clock begin again, and gives up all sheets; not if what that needs is elsewhere.
+    #[cold]
+    pub(crate) fn restart(&mut self, instructions: Instructions) {
+        simd::run(Settle { left: &mut self.left }, instructions);
+        simd::run(RestartClock(self), instructions);
     }
 
     #[inline(always)]
@@ -569,21 +606,7 @@ impl<const W: usize> Core<W> {
             V::run(Upper { core: self, bucket, counts, segment });
         }
         V::run(OlderTier(self));
-        self.work.bucket = bucket;
-        let nothing = self.work.fetches.is_empty() && self.work.closes.is_empty();
-        match &mut self.left.load {
-            _ if nothing => {}
-            Some(load) if !self.deferred => {
-                let (sharing, outcomes) = (self.sharing.as_deref_mut(), &mut self.outcomes[..]);
-                let told = Told { sharing, outcomes, outcome_of: &self.outcome_of };
-                load.behind.work_off::<V>(&mut self.work, &mut self.buckets, counts.as_deref_mut(), told);
-                self.work.clear();
-            }
-            _ => {
-                let next = self.left.spare.pop().unwrap_or_else(Work::new);
-                self.left.works.push_back(std::mem::replace(&mut self.work, next));
-            }
-        }
+        self.leave::<V>(bucket, counts.as_deref_mut());
         let [loads, stores] = std::mem::take(&mut self.references);
         if let Some(counts) = within.as_deref_mut().or(counts.as_deref_mut()) {
             counts.add_references(Item::NONE, false, loads);
@@ -598,6 +621,25 @@ impl<const W: usize> Core<W> {
         self.buckets.put(bucket, counts);
         if let Some(sharing) = &mut self.sharing {
             sharing.within.put(bucket, within);
+        }
+    }
+
+    /// Works off what is to be done behind, or leaves it there.
+    #[inline(always)]
+    pub(crate) fn leave<V: Vector>(&mut self, bucket: Bucket, counts: Option<&mut Counts<W>>) {
+        self.work.bucket = bucket;
+        match &mut self.left.load {
+            _ if self.work.is_empty() => {}
+            Some(load) if !self.deferred => {
+                let (sharing, outcomes) = (self.sharing.as_deref_mut(), &mut self.outcomes[..]);
+                let told = Told { sharing, outcomes, outcome_of: &self.outcome_of };
+                load.behind.work_off::<V>(&mut self.work, &mut self.buckets, counts, told);
+                self.work.clear();
+            }
+            _ => {
+                let next = self.left.spare.pop().unwrap_or_else(Work::new);
+                self.left.works.push_back(std::mem::replace(&mut self.work, next));
+            }
         }
     }
 
@@ -653,7 +695,9 @@ impl<const W: usize> Core<W> {
             if let (Some(sharing), Some((_, gone))) = (&mut self.sharing, down) {
                 sharing.note(gone, fetch.last);
             }
-            match self.older.step(&mut self.lines, moves, (fetch.line, id), down, at as u32) {
+            let (up, by_set) = ((fetch.line, id), &mut fetch.by_set);
+            let above = |sums: [u32; W]| V::add(by_set, &cut_off(&sums));
+            match self.older.step(&mut self.lines, moves, up, down, at as u32, above) {
                 Some(full) => fetch.full += full as u32,
                 None => fetch.flags |= COLD,
             }
@@ -671,11 +715,13 @@ impl<const W: usize> Core<W> {
             }
             Some(slot) => self.tiers.distances::<V>(self.tiers.newest.stamps::<V>(), top, slot, line),
             None => {
-                let (full, mut by_set) = self.tiers.whole::<V>(top, line);
+                let ((full, mut by_set), mut sums) = (self.tiers.whole::<V>(top, line), [0; W]);
+                let (last, older) = self.older.depth(&self.lines, (line, id), &mut sums);
+                V::add(&mut by_set, &cut_off(&sums));
                 if let Some(load) = &self.left.load {
-                    V::add(&mut by_set, &load.behind.sets.depth::<V, W>(line, self.lines.get(id).last));
+                    V::add(&mut by_set, &load.behind.sets.depth::<V, W>(line, last));
                 }
-                (full + self.older.depth(&self.lines, id) as u32, by_set)
+                (full + older, by_set)
             }
         }
     }
@@ -684,7 +730,7 @@ impl<const W: usize> Core<W> {
     #[inline(always)]
     pub(crate) fn leave_older<V: Vector>(&mut self, line: u64, id: Id) {
         let moves = &mut self.work.moves;
-        self.older.step(&mut self.lines, moves, (line, id), None, 0);
+        self.older.step(&mut self.lines, moves, (line, id), None, 0, |_| {});
         if let Some(load) = &mut self.left.load {
             load.behind.sets.apply::<V, W>(moves);
         }

@@ -84,6 +84,11 @@ impl<const W: usize> Held<W> {
         self.free.clear();
     }
 
+    /// How many lines are here.
+    pub(crate) fn count(&self) -> usize {
+        self.len - self.free.len()
+    }
+
     /// The entry of a line.
     #[inline(always)]
     pub(crate) fn find(&self, line: u64) -> Option<Entry> {

@@ -55,6 +55,7 @@ mod repeats;
 mod runs;
 mod sets;
 mod sharing;
+mod sheets;
 mod simd;
 mod sink;
 mod template;
@@ -63,6 +64,7 @@ mod tiers;
 mod timeline;
 mod top;
 mod upper;
+mod walk;
 
 pub use behind::Deferred;
 pub use by_line::ByLine;

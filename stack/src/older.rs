@@ -5,9 +5,12 @@
 //! they are carried out at once in the `timeline`, which tells the distance with one set, and later (`behind`), one set count
 //! after the other, in `sets`, which is faster than one move after the other: each set count's loop is short and has no
 //! surprises.
+//!
+//! Lines that a loop walked over are in `sheets` instead, which belong to this tier too.
 
 use crate::lines::{Id, Lines};
 use crate::sets::Sets;
+use crate::sheets::Sheets;
 use crate::simd::Vector;
 use crate::timeline::Timeline;
 
@@ -23,6 +26,8 @@ pub(crate) struct Move<const W: usize> {
     pub(crate) up: u32,
     /// When it came; 0: no line goes up.
     pub(crate) last: Time,
+    /// Whether it is in `sets`.
+    pub(crate) is_single: bool,
     /// Low bits of the line that comes down.
     pub(crate) down: u32,
     /// The time now; 0: no line comes down.
@@ -31,16 +36,50 @@ pub(crate) struct Move<const W: usize> {
     pub(crate) fetch: u32,
 }
 
+impl<const W: usize> Move<W> {
+    /// A line goes up that came at `last`, to be asked how many of those that are in `sets` are above it.
+    pub(crate) const fn up(line: u32, last: Time, is_single: bool) -> Self {
+        Self { newer: [0; W], up: line, last, is_single, down: 0, now: 0, fetch: 0 }
+    }
+
+    /// A line comes down.
+    const fn down(line: u64, now: Time) -> Self {
+        Self { newer: [0; W], up: 0, last: 0, is_single: false, down: line as u32, now, fetch: 0 }
+    }
+}
+
 /// The tier.
 #[derive(Clone, Debug)]
 pub(crate) struct Older {
     timeline: Timeline,
+    pub(crate) sheets: Sheets,
     now: Time,
+}
+
+/// A line that was taken out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// When it came.
+    pub(crate) last: Time,
+    /// Lines above it that are in no sheet.
+    pub(crate) singles: u32,
+    /// Whether it was in none.
+    pub(crate) is_single: bool,
+}
+
+/// What was found out about a line, which the next one may share.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hint {
+    sheet: usize,
+    /// Of the timeline, its lines then, and how many came later.
+    place: u32,
+    len: usize,
+    singles: u32,
 }
 
 impl Older {
     pub(crate) fn new() -> Self {
-        Self { timeline: Timeline::new(), now: 0 }
+        Self { timeline: Timeline::new(), sheets: Sheets::new(), now: 0 }
     }
 
     /// As if the clock had so many more ticks to go.
@@ -55,7 +94,7 @@ impl Older {
     }
 
     /// What can be done at once of a move; the rest is noted. `up` is referenced; if it is here it leaves and the number of lines
-    /// above it with one set is returned. `down` comes in.
+    /// above it with one set is returned; `above` is told how many are in sheets, with 2^1, 2^2, … sets. `down` comes in.
     #[inline(always)]
     pub(crate) fn step<const W: usize>(
         &mut self,
@@ -64,34 +103,98 @@ impl Older {
         up: (u64, Id),
         down: Option<(u64, Id)>,
         fetch: u32,
+        above: impl FnOnce([u32; W]),
     ) -> Option<usize> {
-        let mut step = Move { newer: [0; W], up: up.0 as u32, last: 0, down: 0, now: 0, fetch };
-        let line = lines.get_mut(up.1);
-        let place = std::mem::take(&mut line.place);
+        let mut step =
+            Move { newer: [0; W], up: up.0 as u32, last: 0, is_single: false, down: 0, now: 0, fetch };
         let mut full = None;
-        if place != 0 {
-            step.last = line.last;
-            full = Some(self.timeline.newer(place));
-            self.timeline.leave(place);
+        if let Some(taken) = self.take(lines, up, &mut Hint::default()) {
+            let mut sum = taken.singles;
+            if !self.sheets.is_empty() {
+                let mut by_set = [0; W];
+                sum += self.sheets.newer(up.0, taken.last, &mut by_set);
+                above(by_set);
+            }
+            full = Some(sum as usize);
+            step.is_single = taken.is_single;
+            step.last = if taken.is_single || taken.singles > 0 { taken.last } else { 0 };
         }
         if let Some((down, id)) = down {
-            if self.timeline.is_full() {
-                self.make_room(lines);
-            }
-            self.now += 1;
-            (step.down, step.now) = (down as u32, self.now);
-            let line = lines.get_mut(id);
-            line.last = self.now;
-            line.place = self.timeline.enter(id);
+            (step.down, step.now) = (down as u32, self.enter(lines, id));
         }
         moves.push(step);
         full
     }
 
-    /// How many lines are above one that is here.
+    /// A line leaves, if it is here.
     #[inline(always)]
-    pub(crate) fn depth(&self, lines: &Lines, id: Id) -> usize {
-        self.timeline.newer(lines.get(id).place)
+    pub(crate) fn take(&mut self, lines: &mut Lines, (line, id): (u64, Id), hint: &mut Hint) -> Option<Taken> {
+        let state = lines.get_mut(id);
+        let place = std::mem::take(&mut state.place);
+        if place != 0 {
+            let singles = self.timeline.newer(place) as u32;
+            self.timeline.leave(place);
+            return Some(Taken { last: state.last, singles, is_single: true });
+        }
+        if self.sheets.is_empty() {
+            return None;
+        }
+        if !self.sheets.is_in(line, hint.sheet) {
+            hint.sheet = self.sheets.find(line)?;
+        }
+        let (last, place) = self.sheets.time(hint.sheet, line);
+        if (hint.place, hint.len) != (place, self.timeline.len()) {
+            *hint = Hint { place, len: self.timeline.len(), singles: self.timeline.from(place) as u32, ..*hint };
+        }
+        self.sheets.remove(hint.sheet, line);
+        Some(Taken { last, singles: hint.singles, is_single: false })
+    }
+
+    /// A line comes in, in no sheet; when.
+    #[inline(always)]
+    fn enter(&mut self, lines: &mut Lines, id: Id) -> Time {
+        if self.timeline.is_full() {
+            self.make_room(lines);
+        }
+        self.now += 1;
+        let line = lines.get_mut(id);
+        line.last = self.now;
+        line.place = self.timeline.enter(id);
+        self.now
+    }
+
+    /// The same; the rest is noted.
+    pub(crate) fn lower<const W: usize>(&mut self, lines: &mut Lines, moves: &mut Vec<Move<W>>, (line, id): (u64, Id)) {
+        moves.push(Move::down(line, self.enter(lines, id)));
+    }
+
+    /// The time at which lines come next, and the place that those in sheets note.
+    pub(crate) fn next(&self) -> (Time, u32) {
+        (self.now + 1, self.timeline.next())
+    }
+
+    /// So much time went by.
+    pub(crate) fn pass(&mut self, ticks: usize) {
+        self.now += ticks as Time;
+    }
+
+    /// When a line that is here came, and how many lines are above it; those in sheets are added by set.
+    #[inline(always)]
+    pub(crate) fn depth<const W: usize>(
+        &self,
+        lines: &Lines,
+        (line, id): (u64, Id),
+        sums: &mut [u32; W],
+    ) -> (Time, u32) {
+        let state = lines.get(id);
+        let (last, singles) = match self.sheets.find(line) {
+            Some(sheet) if state.place == 0 => {
+                let (last, place) = self.sheets.time(sheet, line);
+                (last, self.timeline.from(place))
+            }
+            _ => (state.last, self.timeline.newer(state.place)),
+        };
+        (last, singles as u32 + self.sheets.newer(line, last, sums))
     }
 
     /// Lines from the oldest to the newest.
@@ -105,24 +208,40 @@ impl Older {
         (Time::MAX - self.now) as usize <= more
     }
 
-    /// Gives every line a new time, 1 for the oldest: once in 2^31 moves.
+    /// Gives every line a new time, 1 for the oldest: once in 2^31 moves, or where there are to be no sheets any more.
     #[cold]
     pub(crate) fn restart_clock<V: Vector, const W: usize>(&mut self, lines: &mut Lines, sets: &mut Sets) {
+        const FEW: usize = 4096;
         sets.clear();
-        self.now = 0;
-        let (mut moves, mut numbers) = (Vec::new(), vec![0; lines.len()]);
+        let mut numbers = vec![0; lines.len()];
         lines.all().for_each(|(line, id)| numbers[id as usize] = line as u32);
-        for id in self.timeline.oldest_first() {
-            self.now += 1;
-            lines.get_mut(id).last = self.now;
-            let down = numbers[id as usize];
-            moves.push(Move { newer: [0; W], up: 0, last: 0, down, now: self.now, fetch: 0 });
+        let Self { timeline, sheets, .. } = std::mem::replace(self, Self::new());
+        let mut moves = Vec::new();
+        let mut enter = |lines: &mut Lines, id: Id| {
+            moves.push(Move::<W>::down(numbers[id as usize].into(), self.enter(lines, id)));
+            if moves.len() == FEW {
+                sets.apply::<V, W>(&mut moves);
+                moves.clear();
+            }
+        };
+        let mut walked = sheets.oldest_first().into_iter().peekable();
+        for id in timeline.oldest_first() {
+            let last = lines.get(id).last;
+            while let Some((_, line)) = walked.next_if(|&(time, _)| time < last) {
+                lines.find(line).into_iter().for_each(|id| enter(lines, id));
+            }
+            enter(lines, id);
+        }
+        for (_, line) in walked {
+            lines.find(line).into_iter().for_each(|id| enter(lines, id));
         }
         sets.apply::<V, W>(&mut moves);
     }
 
     #[cold]
     fn make_room(&mut self, lines: &mut Lines) {
+        let timeline = &self.timeline;
+        self.sheets.replace(|place| (1 + timeline.len() - timeline.from(place)) as u32);
         self.timeline.make_room(|id, place| lines.get_mut(id).place = place);
     }
 }

@@ -299,7 +299,11 @@ impl Kept {
             let step = &mut moves[at];
             if step.last != 0 {
                 let place = order.place(step.up);
-                let own = take::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.last);
+                let own = if step.is_single {
+                    take::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.last)
+                } else {
+                    View { front, back, parts }.newer::<V>(place, step.last)
+                };
                 let sets = View { front, back, parts };
                 if sets.sums::<V, W, HEIGHT>(&order, place, step.last, own, &mut step.newer) {
                     step.last = 0;

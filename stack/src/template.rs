@@ -15,7 +15,9 @@ use crate::digester::Segments;
 use crate::repeats::{Combination, Kind};
 use crate::simd::{Task, Vector};
 use crate::{Bucket, Chunk, Item, Piece};
+use crate::walk::Walks;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Templates, at most: sets of some.
 const SETS: usize = 1 << 9;
@@ -82,6 +84,35 @@ pub trait Learns {
     /// [`Use::base`] stands for. Templates that were found before may be gone.
     fn learn(&mut self, key: &[u64], base: u64, chunk: Chunk<'_>, bucket: Bucket);
 
+    /// Whether to look for loops that walk over lines: not everybody takes them.
+    fn walks(&mut self) -> bool {
+        false
+    }
+
+    /// As [`Learns::find`], for such a loop as a whole, however often it goes round: see [`Learns::learn_walk`].
+    fn find_walk(&mut self, _key: &[u64], _bucket: Bucket) -> Found {
+        Found::Never
+    }
+
+    /// Makes a template of a loop that walks over lines along `strands`, by one line in each of its periods. It was asked for
+    /// by a key; those with the same key make the same references in each period, from the first line of each strand on, and
+    /// the strands share sets in the same ways. Of two such loops the second one has one period more: `periods`. Takes neither.
+    fn learn_walk(
+        &mut self,
+        _key: &[u64],
+        _strands: &[Range<u64>],
+        _periods: u64,
+        _loops: [Chunk<'_>; 2],
+        _bucket: Bucket,
+    ) {
+    }
+
+    /// Takes such a loop from the first lines of its strands on, of so many periods: not fewer than its template was made of.
+    /// Whether it did.
+    fn walk(&mut self, _template: u32, _strands: &[Range<u64>], _periods: u64, _bucket: Bucket) -> bool {
+        false
+    }
+
     /// Takes a chunk in program order.
     fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket);
 }
@@ -117,11 +148,13 @@ pub(crate) struct Templates<const W: usize> {
     misses: u32,
     pause: u32,
     segments: Option<Box<Segments<W>>>,
+    pub(crate) walks: Walks<W>,
 }
 
 impl<const W: usize> Templates<W> {
     pub(crate) const fn new() -> Self {
-        Self { places: Vec::new(), asked: Vec::new(), credit: FREE, misses: 0, pause: 0, segments: None }
+        let (misses, pause) = (0, 0);
+        Self { places: Vec::new(), asked: Vec::new(), credit: FREE, misses, pause, segments: None, walks: Walks::new() }
     }
 
     /// Whether it is worth while to ask for a key now.
@@ -219,30 +252,24 @@ impl<const W: usize> Templates<W> {
     pub(crate) fn count(&mut self, buckets: &mut Buckets<W>) {
         self.count_into(buckets);
         self.places.iter_mut().flatten().for_each(|template| template.uses = 0);
+        self.walks.forget();
     }
 
     /// The same, and they stay uncounted.
     pub(crate) fn count_into(&self, buckets: &mut Buckets<W>) {
         self.places.iter().flatten().for_each(|template| template.count(buckets));
+        self.walks.count_into(buckets);
     }
 
     /// Whether there are uses that are not counted yet.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.places.iter().flatten().any(|template| template.uses > 0)
+        self.places.iter().flatten().any(|template| template.uses > 0) || self.walks.is_waiting()
     }
 }
 
 impl<const W: usize> Template<W> {
     fn count(&self, buckets: &mut Buckets<W>) {
-        let Some(counts) = buckets.of(self.bucket).filter(|_| self.uses > 0) else { return };
-        for (&item, &[loads, stores]) in &self.within.references {
-            counts.add_references(item, false, loads * self.uses);
-            counts.add_references(item, true, stores * self.uses);
-        }
-        for found in &self.within.counted {
-            counts.add_near((found.kind, found.item), found.full, &found.by_set, found.weight * self.uses);
-        }
-        counts.spread();
+        self.within.count(self.uses, self.bucket, buckets);
     }
 }
 
@@ -316,9 +343,38 @@ impl<const W: usize> Count<W> for Within<W> {
 }
 
 impl<const W: usize> Within<W> {
+    /// Counts it so often.
+    pub(crate) fn count(&self, times: u64, bucket: Bucket, buckets: &mut Buckets<W>) {
+        let Some(counts) = buckets.of(bucket).filter(|_| times > 0) else { return };
+        for (&item, &[loads, stores]) in &self.references {
+            counts.add_references(item, false, loads * times);
+            counts.add_references(item, true, stores * times);
+        }
+        for found in &self.counted {
+            counts.add_near((found.kind, found.item), found.full, &found.by_set, found.weight * times);
+        }
+        counts.spread();
+    }
+
+    /// What is here beyond another that is alike: `None` if that has more of something. Both are merged.
+    pub(crate) fn beyond(&self, other: &Self) -> Option<Self> {
+        let mut more = self.clone();
+        for (item, &[loads, stores]) in &other.references {
+            let here = more.references.get_mut(item)?;
+            *here = [here[0].checked_sub(loads)?, here[1].checked_sub(stores)?];
+        }
+        let mut at = 0;
+        for found in &other.counted {
+            let same = |of: &Combination<W>| key(of) == key(found);
+            at += more.counted[at..].iter().position(same)?;
+            more.counted[at].weight = more.counted[at].weight.checked_sub(found.weight)?;
+        }
+        more.counted.retain(|found| found.weight > 0);
+        Some(more)
+    }
+
     /// What is alike becomes one.
-    fn merge(&mut self) {
-        let key = |of: &Combination<W>| (of.kind as u8, of.item, of.full, of.by_set);
+    pub(crate) fn merge(&mut self) {
         self.counted.sort_unstable_by_key(key);
         self.counted.dedup_by(|next, sum| {
             let same = key(next) == key(sum);
@@ -328,8 +384,12 @@ impl<const W: usize> Within<W> {
     }
 }
 
+fn key<const W: usize>(of: &Combination<W>) -> (u8, Item, u32, [u8; W]) {
+    (of.kind as u8, of.item, of.full, of.by_set)
+}
+
 /// Well mixed; not 0.
-fn hash(key: &[u64], bucket: Bucket) -> u64 {
+pub(crate) fn hash(key: &[u64], bucket: Bucket) -> u64 {
     let mix = |sum: u64, &word: &u64| (sum.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = key.iter().fold(u64::from(bucket.0), mix);
     (mixed ^ mixed >> 29) | 1 << 63

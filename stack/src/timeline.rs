@@ -41,7 +41,17 @@ impl Timeline {
     /// How many lines are newer than the one at `place`.
     #[inline(always)]
     pub(crate) fn newer(&self, place: u32) -> usize {
+        // It is counted itself.
+        self.from(place) - 1
+    }
+
+    /// How many lines are at `place` or newer.
+    #[inline(always)]
+    pub(crate) fn from(&self, place: u32) -> usize {
         let place = place as usize;
+        if place >= self.next {
+            return 0;
+        }
         let (word, bit) = (place / 64 % WORDS, place % 64);
         let mut sum = 0;
         for (index, bits) in self.live[place / BLOCK].iter().enumerate() {
@@ -59,8 +69,18 @@ impl Timeline {
             }
             at /= FAN;
         }
-        // It was counted itself.
-        sum as usize - 1
+        sum as usize
+    }
+
+    /// The next free place.
+    pub(crate) fn next(&self) -> u32 {
+        self.next as u32
+    }
+
+    /// How many lines there are.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// What [`Timeline::newer`] will look at first.

@@ -1,0 +1,274 @@
+//! Streams that walk over lines as a whole: along which strands, and what stands for such a stream.
+
+use crate::references::at;
+use crate::shape::Shape;
+use bf_stack::Item;
+use std::ops::Range;
+
+/// Periods of the loops that templates are made of: no strand is out of step with the others after half of them.
+pub(crate) const FEWEST: u64 = 12;
+/// Shorter loops are no walks.
+const SHORTEST: u64 = 16;
+/// Steps, at most, and strands.
+const STEPS: usize = 32;
+const STRANDS: usize = 16;
+/// Steps are of one strand if their lines are so near to each other.
+const NEAR: u64 = 2;
+/// Lines of a strand that its steps are apart, at most.
+const SPREAD: u64 = 3;
+/// Strands whose lines are so near each other, but for a multiple of this, may meet in a set within a few periods.
+const TURN: i64 = 64;
+const REACH: i64 = 16;
+/// Line numbers that agree in so many bits share a set, whatever their number.
+const SET_BITS: u32 = 24;
+/// Addresses are from the first to the second of these.
+const LEAST: u64 = 1 << 16;
+const FAR: u64 = 1 << 62;
+
+/// A stream as a walk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// The lines of each strand.
+    pub(crate) strands: Vec<Range<u64>>,
+    /// By how many lines each moves on.
+    pub(crate) periods: u64,
+    /// Iterations of a period, and those that are left.
+    pub(crate) each: u64,
+    pub(crate) rest: u64,
+    /// All that decides what happens among its references, but for the number of periods.
+    pub(crate) key: Vec<u64>,
+    /// By step.
+    strand_of: Vec<usize>,
+}
+
+impl Plan {
+    /// The next `left` iterations of a stream; whether they are a walk.
+    pub(crate) fn make(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64, shift: u32) -> bool {
+        let Some(first) = shape.simple.first().filter(|_| shape.simple.len() <= STEPS) else { return false };
+        let (line, stride) = (1_u64 << shift, words[first.word as usize + 1]);
+        if stride == 0 || stride > line || !stride.is_power_of_two() {
+            return false;
+        }
+        (self.each, self.periods, self.rest) = (line / stride, left / (line / stride), left % (line / stride));
+        if self.periods < SHORTEST || left >= FAR >> shift {
+            return false;
+        }
+        self.find_strands(shape, words, left, shift) && self.are_apart() && {
+            self.make_key(shape, items, words, shift);
+            true
+        }
+    }
+
+    fn find_strands(&mut self, shape: &Shape, words: &[u64], left: u64, shift: u32) -> bool {
+        let (line, stride) = (1_u64 << shift, words[shape.simple[0].word as usize + 1]);
+        self.strands.clear();
+        self.strand_of.clear();
+        for step in &shape.simple {
+            let (first, last) = at(step, words);
+            if words[step.word as usize + 1] != stride || !(LEAST..FAR).contains(&first) || last - first >= line {
+                return false;
+            }
+            let lines = first >> shift..((last + stride * (left - 1)) >> shift) + 1;
+            let near = |strand: &Range<u64>| strand.start.abs_diff(lines.start) <= NEAR;
+            match self.strands.iter().position(near) {
+                Some(number) => {
+                    let strand = &mut self.strands[number];
+                    let start = strand.start.min(lines.start);
+                    if lines.start.max(strand.start) - start > SPREAD {
+                        return false;
+                    }
+                    *strand = start..strand.end.max(lines.end);
+                    self.strand_of.push(number);
+                }
+                None => {
+                    self.strand_of.push(self.strands.len());
+                    self.strands.push(lines);
+                }
+            }
+        }
+        // What a strand begins with may have moved since a step was found to be of it.
+        self.strands.len() <= STRANDS
+            && shape.simple.iter().zip(&self.strand_of).all(|(step, &number)| {
+                (at(step, words).0 >> shift) - self.strands[number].start <= SPREAD
+            })
+    }
+
+    /// Whether no strand comes to lines of another.
+    fn are_apart(&self) -> bool {
+        self.strands.iter().enumerate().all(|(number, one)| {
+            self.strands[..number].iter().all(|other| one.end <= other.start || other.end <= one.start)
+        })
+    }
+
+    fn make_key(&mut self, shape: &Shape, items: &[Item], words: &[u64], shift: u32) {
+        let Self { strands, rest, key, strand_of, .. } = self;
+        key.clear();
+        key.extend([*rest, words[shape.simple[0].word as usize + 1]]);
+        for (number, (step, &strand)) in shape.simple.iter().zip(&*strand_of).enumerate() {
+            let item = items.get(number).copied().unwrap_or_default();
+            let what = u64::from(step.more) << 1 | u64::from(step.store) | u64::from(item.0) << 48;
+            let from = at(step, words).0 - (strands[strand].start << shift);
+            key.extend([from | (strand as u64) << 32, what]);
+        }
+        for (number, one) in strands.iter().enumerate() {
+            key.extend(strands[..number].iter().map(|other| relation(one.start.wrapping_sub(other.start))));
+        }
+    }
+}
+
+/// How lines that are about so far apart share sets: the same for all distances for which all within [`REACH`] do so alike.
+fn relation(apart: u64) -> u64 {
+    let near = (apart as i64 + TURN / 2).rem_euclid(TURN) - TURN / 2;
+    let turn = apart.wrapping_sub(near as u64);
+    let shares = if near.abs() <= REACH { turn.trailing_zeros().min(SET_BITS) } else { 0 };
+    (near + TURN) as u64 | u64::from(shares) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Batch, TestShapes};
+    use crate::references::{Scratch, Take};
+    use crate::shape::{Step, What};
+    use bf_stack::{Bucket, Chunk, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Stack};
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    /// Counts the loops that a stack takes as walks.
+    struct Counting<'a>(&'a mut Stack, &'a mut usize);
+
+    impl Take for Counting<'_> {
+        fn feed(&mut self, chunk: Chunk<'_>) {
+            self.0.take(chunk, Bucket::FIRST);
+        }
+
+        fn walks(&mut self) -> bool {
+            self.0.walks()
+        }
+
+        fn find_walk(&mut self, key: &[u64]) -> Found {
+            self.0.find_walk(key, Bucket::FIRST)
+        }
+
+        fn learn_walk(&mut self, key: &[u64], strands: &[Range<u64>], periods: u64, loops: [Chunk<'_>; 2]) {
+            self.0.learn_walk(key, strands, periods, loops, Bucket::FIRST);
+        }
+
+        fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> bool {
+            let walked = self.0.walk(template, strands, periods, Bucket::FIRST);
+            *self.1 += usize::from(walked);
+            walked
+        }
+    }
+
+    /// Steps of a stream: which of three addresses, how far from it, how long, and whether it is stored to.
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let offset = prop_oneof![3 => Just(0), 2 => -8..24_i32, 1 => -100..100_i32];
+        let size = prop_oneof![4 => Just(8_u32), 2 => 1..17_u32, 1 => Just(64)];
+        let step = (0..3_u32, offset, size, prop::bool::weighted(0.3)).prop_map(|(of, offset, size, is_store)| Step {
+            word: 2 + 2 * of,
+            offset,
+            what: if is_store { What::Store(size) } else { What::Load(size) },
+            item: Item((of * 2) as u16 + u16::from(is_store)),
+        });
+        prop::collection::vec(step, 1..7)
+    }
+
+    /// Loops that are entered several times: iterations, stride, three addresses, by how much each of them moves on, how
+    /// often; and a few lines that are used in between.
+    fn entered() -> impl Strategy<Value = Vec<u64>> {
+        // Lines of the same region, or each of its own.
+        let line = prop_oneof![1 => 0..40_u64, 1 => 0..700_u64, 1 => (0..9_u64).prop_map(|i| 1024 * i)];
+        let far = prop_oneof![4 => (0..4_u64).prop_map(|i| i << 14), 1 => Just(0)];
+        let byte = prop_oneof![Just(0), 0..64_u64];
+        let address = (line, far, byte).prop_map(|(line, far, byte)| 0x10_0000 + 64 * (line + far) + byte / 8 * 8);
+        let moves = prop_oneof![
+            3 => Just(0_i64),
+            1 => (0..90_i64).prop_map(|lines| 64 * lines),
+            2 => (0..9_i64).prop_map(|lines| 64 * 64 * lines),
+            1 => -400..400_i64
+        ];
+        let strand = (address.clone(), moves);
+        let stride = prop_oneof![4 => Just(8_u64), 2 => Just(16), 1 => Just(64), 1 => Just(24), 1 => Just(4)];
+        let lines = prop_oneof![4 => 16..40_u64, 1 => 0..400_u64];
+        let single = (address, prop::bool::ANY);
+        (lines, 0..8_u64, stride, [strand.clone(), strand.clone(), strand], 1..8_i64, prop::collection::vec(single, 0..6), 0..3_u64)
+            .prop_map(|(lines, more, stride, strands, times, singles, which)| {
+                let count = (lines * 64 / stride + more).min(9000);
+                let mut words = Vec::new();
+                for time in 0..times {
+                    words.extend([1 + which, count]);
+                    for (address, moves) in strands {
+                        words.extend([address.wrapping_add_signed(time * moves), stride]);
+                    }
+                    for &(address, moves) in &singles {
+                        words.extend([4, address + if moves { 64 * time as u64 } else { 0 }]);
+                    }
+                }
+                words
+            })
+    }
+
+    fn limits() -> impl Strategy<Value = Limits> {
+        (prop_oneof![3 => 0_u32..=12, 1 => 13_u32..=19], prop_oneof![Just(1_u32), Just(2), Just(64), 1_u32..40])
+            .prop_map(|(max_set_bits, max_ways)| Limits { max_set_bits, max_ways })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        /// Whatever comes between, loops that are taken as a whole count as their references one by one.
+        #[test]
+        fn walks_change_no_figure(
+            streams in [steps(), steps(), steps()],
+            records in prop::collection::vec(entered(), 1..6),
+            limits in limits(),
+            attributed in prop::bool::ANY,
+            asks in prop::bool::ANY,
+        ) {
+            let mut shapes: Vec<_> = streams.map(|steps| Arc::new(Shape::stream(8, steps).unwrap())).into();
+            shapes.push(Arc::new(Shape::once(2, vec![Step { word: 1, offset: 0, what: What::Store(8), item: Item(7) }]).unwrap()));
+            let mut shapes = TestShapes(shapes);
+            let mut plain = Plain::new(limits);
+            let all = || Instructions::ALL.into_iter().filter(|instructions| instructions.available());
+            let mut fast: Vec<_> = all().map(|which| Stack::new(limits).with_instructions(which)).collect();
+            let (mut scratch, mut walked) = (Scratch::default(), 0);
+            for words in records.iter().chain(&records) {
+                let mut feed = |batch: &mut Batch| {
+                    batch.references(6, attributed, &mut scratch, |chunk| plain.feed_chunk(chunk, Bucket::FIRST));
+                    for stack in &mut fast {
+                        batch.references_to(6, attributed, &mut scratch, Counting(stack, &mut walked));
+                    }
+                };
+                let mut batch = Batch::new();
+                batch.append(words.iter().copied(), &mut shapes, |part| feed(part));
+                feed(&mut batch);
+                if asks {
+                    prop_assert_eq!(fast[0].counted(), plain.counted());
+                }
+            }
+            eprintln!("walked {walked} of {}", records.len());
+            for stack in &fast {
+                prop_assert_eq!(stack.counted(), plain.counted());
+            }
+        }
+    }
+
+    proptest! {
+        /// Distances of one relation share sets in the same ways, nearby ones included.
+        #[test]
+        fn a_relation_is_all_that_sets_depend_on(
+            one in prop_oneof![any::<u64>(), 0..20_000_u64],
+            other in prop_oneof![any::<u64>(), 0..20_000_u64],
+            low in prop_oneof![Just(0_u64), 0..64_u64],
+        ) {
+            let [one, other] = [one, other].map(|apart| if low == 0 { apart } else { apart << 6 | low });
+            let bits = |apart: u64, more: i64| apart.wrapping_add_signed(more).trailing_zeros().min(SET_BITS);
+            if relation(one) == relation(other) {
+                for more in -REACH..=REACH {
+                    prop_assert_eq!(bits(one, more), bits(other, more));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Neighbouring lines of the older tier that came there one after the other, by the whole.
+//!
+//! A loop that walks over arrays leaves *sheets* behind: lines without a gap, of which each is more recent than the one before
+//! it. How many lines of a sheet share a line's set follows from where the sheet begins and ends, so nothing is kept of single
+//! lines, and a sheet that takes part in a distance takes a few additions for all set counts together.
+//!
+//! Invariant: a line of the older tier is in one sheet or in the timeline and `sets`, not in both. Times are of one clock, so
+//! sheets and other lines have one order.
+
+use crate::older::Time;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Sheets, at most: each takes part in every distance.
+pub(crate) const MOST: usize = 40;
+
+/// Lines of a sheet that came at even intervals.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// The first of them, and when it came.
+    from: u64,
+    time: Time,
+    /// Time between one and the next, and 2^62 by that, rounded up.
+    step: Time,
+    reciprocal: u64,
+    /// Lines of the timeline from this place on came later.
+    place: u32,
+}
+
+impl Piece {
+    fn new(from: u64, time: Time, step: Time, place: u32) -> Self {
+        Self { from, time, step, reciprocal: (1_u64 << 62).div_ceil(step as u64), place }
+    }
+
+    /// Both as one, if the next one, up to `end`, goes on at the same intervals.
+    fn go_on(&self, next: &Self, end: u64) -> Option<Self> {
+        let lines = next.from - self.from;
+        // Where one line makes a piece any step will do.
+        let step = if lines == 1 { next.time - self.time } else { self.step };
+        let even = i64::from(self.time) + lines as i64 * i64::from(step) == i64::from(next.time);
+        let same = self.place == next.place && (end == next.from + 1 || next.step == step);
+        (even && same).then(|| Self::new(self.from, self.time, step, self.place))
+    }
+
+    #[inline(always)]
+    fn time_of(&self, line: u64) -> Time {
+        self.time + (line - self.from) as Time * self.step
+    }
+
+    /// The first line that came later, were there no end; the first one came by then.
+    #[inline(always)]
+    fn after(&self, last: Time) -> u64 {
+        // Exact: both are below 2^31.
+        let steps = u128::from((last - self.time) as u32) * u128::from(self.reciprocal) >> 62;
+        self.from + steps as u64 + 1
+    }
+}
+
+/// What most questions are answered from.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    first: u64,
+    /// Behind the last.
+    end: u64,
+    oldest: Time,
+    newest: Time,
+}
+
+/// See the module's page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sheets {
+    extents: Vec<Extent>,
+    /// Of each sheet, in order. The first may begin before it.
+    pieces: Vec<VecDeque<Piece>>,
+}
+
+/// How many lines of a range share a line's set, for 2^1, 2^2, … sets, added to sums.
+#[inline(always)]
+pub(crate) fn add_congruent<const W: usize>(sums: &mut [u32; W], lines: &Range<u64>, line: u64) {
+    // Of the numbers up to n those that are x modulo 2^a are floor((n - x) / 2^a) and a constant, and n - x may be taken
+    // modulo any greater power of two.
+    let before = lines.start.wrapping_sub(line + 1) as u32 & 0xff_ffff;
+    let whole = before + (lines.end - lines.start) as u32;
+    for (index, sum) in sums.iter_mut().enumerate() {
+        *sum += (whole >> (index + 1)) - (before >> (index + 1));
+    }
+}
+
+/// Distances by set, cut off at 255.
+#[inline(always)]
+pub(crate) fn cut_off<const W: usize>(sums: &[u32; W]) -> [u8; W] {
+    std::array::from_fn(|index| sums[index].min(255) as u8)
+}
+
+impl Sheets {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// The sheet that a line is in.
+    #[inline(always)]
+    pub(crate) fn find(&self, line: u64) -> Option<usize> {
+        self.extents.iter().position(|extent| (extent.first..extent.end).contains(&line))
+    }
+
+    /// Whether a sheet ends where a line begins.
+    pub(crate) fn has_end(&self, line: u64) -> bool {
+        self.extents.iter().any(|extent| extent.end == line)
+    }
+
+    /// Whether a line is in that sheet.
+    #[inline(always)]
+    pub(crate) fn is_in(&self, line: u64, sheet: usize) -> bool {
+        self.extents.get(sheet).is_some_and(|extent| (extent.first..extent.end).contains(&line))
+    }
+
+    /// When a line came, and the place in the timeline from which on lines came later.
+    #[inline(always)]
+    pub(crate) fn time(&self, sheet: usize, line: u64) -> (Time, u32) {
+        let pieces = &self.pieces[sheet];
+        let piece = match pieces.get(1) {
+            Some(second) if second.from <= line => &pieces[pieces.partition_point(|piece| piece.from <= line) - 1],
+            _ => &pieces[0],
+        };
+        (piece.time_of(line), piece.place)
+    }
+
+    /// How many lines came after `last`; those that share the line's set, for 2^1, 2^2, … sets, are added to sums.
+    #[inline(always)]
+    pub(crate) fn newer<const W: usize>(&self, line: u64, last: Time, sums: &mut [u32; W]) -> u32 {
+        let mut full = 0;
+        for (sheet, extent) in self.extents.iter().enumerate() {
+            if extent.newest <= last {
+                continue;
+            }
+            let first = if extent.oldest > last { extent.first } else { self.after(sheet, last) };
+            full += (extent.end - first) as u32;
+            add_congruent(sums, &(first..extent.end), line);
+        }
+        full
+    }
+
+    /// The first line that came after `last`; there are some, and not all did.
+    #[inline(always)]
+    fn after(&self, sheet: usize, last: Time) -> u64 {
+        let (pieces, extent) = (&self.pieces[sheet], &self.extents[sheet]);
+        let at = match pieces.get(1) {
+            Some(second) if second.time <= last => pieces.partition_point(|piece| piece.time <= last) - 1,
+            _ => 0,
+        };
+        let end = pieces.get(at + 1).map_or(extent.end, |next| next.from);
+        pieces[at].after(last).min(end)
+    }
+
+    /// A line leaves its sheet.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, sheet: usize, line: u64) {
+        let extent = &mut self.extents[sheet];
+        if line == extent.first && line + 1 < extent.end {
+            let pieces = &mut self.pieces[sheet];
+            extent.first += 1;
+            if pieces.get(1).is_some_and(|second| second.from <= line + 1) {
+                pieces.pop_front();
+            }
+            extent.oldest = pieces[0].time_of(line + 1);
+        } else {
+            self.remove_within(sheet, line);
+        }
+    }
+
+    /// The same where it is not the first, or the only one.
+    #[inline(never)]
+    fn remove_within(&mut self, sheet: usize, line: u64) {
+        let Extent { first, end, oldest, newest } = self.extents[sheet];
+        if first + 1 == end {
+            self.extents.swap_remove(sheet);
+            self.pieces.swap_remove(sheet);
+            return;
+        }
+        let left = self.time(sheet, line - 1).0;
+        self.extents[sheet] = Extent { first, end: line, oldest, newest: left };
+        let pieces = &mut self.pieces[sheet];
+        if line + 1 < end {
+            let later: VecDeque<_> =
+                pieces.range(pieces.partition_point(|piece| piece.from <= line + 1) - 1..).copied().collect();
+            self.extents.push(Extent { first: line + 1, end, oldest: later[0].time_of(line + 1), newest });
+            self.pieces.push(later);
+        }
+        let pieces = &mut self.pieces[sheet];
+        pieces.truncate(pieces.partition_point(|piece| piece.from < line));
+    }
+
+    /// Lines came one after the other, `step` apart, the first one at `time`: later than all others. They go on with a sheet
+    /// that ends where they begin, or are one.
+    pub(crate) fn add(&mut self, lines: Range<u64>, time: Time, step: Time, place: u32) {
+        if lines.is_empty() {
+            return;
+        }
+        let piece = Piece::new(lines.start, time, step, place);
+        let newest = piece.time_of(lines.end - 1);
+        match self.extents.iter().position(|extent| extent.end == lines.start && extent.newest < time) {
+            Some(sheet) => {
+                let (extent, pieces) = (&mut self.extents[sheet], &mut self.pieces[sheet]);
+                (extent.end, extent.newest) = (lines.end, newest);
+                match pieces.back_mut().map(|last| (last.go_on(&piece, lines.end), last)) {
+                    Some((Some(both), last)) => *last = both,
+                    _ => pieces.push_back(piece),
+                }
+            }
+            None => {
+                self.extents.push(Extent { first: lines.start, end: lines.end, oldest: time, newest });
+                self.pieces.push([piece].into());
+            }
+        }
+    }
+
+    /// The places of the timeline have changed.
+    pub(crate) fn replace(&mut self, new: impl Fn(u32) -> u32) {
+        self.pieces.iter_mut().flatten().for_each(|piece| piece.place = new(piece.place));
+    }
+
+    /// All lines, oldest first, with their times.
+    pub(crate) fn oldest_first(&self) -> Vec<(Time, u64)> {
+        let mut all = Vec::new();
+        for (sheet, extent) in self.extents.iter().enumerate() {
+            all.extend((extent.first..extent.end).map(|line| (self.time(sheet, line).0, line)));
+        }
+        all.sort_unstable();
+        all
+    }
+
+    /// No line is in a sheet any more.
+    pub(crate) fn clear(&mut self) {
+        self.extents.clear();
+        self.pieces.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a sheet's lines are, one by one.
+    fn brute(lines: &[(u64, Time)], line: u64, last: Time, bits: u32) -> u32 {
+        let shares = |&&(other, time): &&(u64, Time)| time > last && (other ^ line).trailing_zeros() >= bits;
+        lines.iter().filter(shares).count() as u32
+    }
+
+    proptest! {
+        #[test]
+        fn sheets_are_their_lines(
+            steps in prop::collection::vec((0_u64..400, 1_u64..60, 1..4_i32, 0..5_i32, 0_u8..4), 1..40),
+            line in 0_u64..500,
+        ) {
+            let (mut sheets, mut plain, mut now) = (Sheets::new(), Vec::<(u64, Time)>::new(), 0);
+            for (first, count, step, pause, what) in steps {
+                if what > 0 {
+                    // Neighbours of what is there, in half of the cases.
+                    let first = if what == 1 { first } else { plain.last().map_or(first, |&(line, _)| line + 1) };
+                    for line in first..first + count {
+                        if let Some(sheet) = sheets.find(line) {
+                            sheets.remove(sheet, line);
+                            plain.retain(|&(other, _)| other != line);
+                        }
+                    }
+                    now += 1 + pause;
+                    sheets.add(first..first + count, now, step, now as u32);
+                    plain.extend((first..first + count).zip(0..).map(|(line, at)| (line, now + at * step)));
+                    now += step * count as Time;
+                } else {
+                    for line in (first..first + count).step_by(3) {
+                        prop_assert_eq!(sheets.find(line).is_some(), plain.iter().any(|&(other, _)| other == line));
+                        if let Some(sheet) = sheets.find(line) {
+                            sheets.remove(sheet, line);
+                            plain.retain(|&(other, _)| other != line);
+                        }
+                    }
+                }
+            }
+            let mut sorted: Vec<_> = plain.iter().map(|&(line, time)| (time, line)).collect();
+            sorted.sort_unstable();
+            prop_assert_eq!(sheets.oldest_first(), sorted);
+            for last in 0..now {
+                let mut sums = [0; 16];
+                prop_assert_eq!(sheets.newer(line, last, &mut sums), brute(&plain, line, last, 0));
+                for (sum, bits) in sums.into_iter().zip(1..) {
+                    prop_assert_eq!(sum, brute(&plain, line, last, bits));
+                }
+            }
+        }
+    }
+}
