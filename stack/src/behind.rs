@@ -14,7 +14,7 @@ use crate::held::Since;
 use crate::item::Charge;
 use crate::lines::{Id, REGION, REGION_BITS};
 use crate::older::Move;
-use crate::repeats::Kind;
+use crate::repeats::{Combination, Kind};
 use crate::runs::{COLD, Close, Fetch, LOST, STORE, charge, first, kind};
 use crate::sets::Sets;
 use crate::sharing::Sharing;
@@ -109,6 +109,14 @@ impl<const W: usize> State<W> {
     pub(crate) fn raise<V: Vector>(&mut self, full: u32, by_set: &[u8; W]) {
         self.greatest_full = self.greatest_full.max(full);
         V::raise(&mut self.greatest, by_set);
+    }
+
+    /// What a store that counts so often has counted, and where: nothing if the line was not dirty, or is where it was then.
+    #[inline(always)]
+    fn interval(&self, weight: u32) -> Option<(Bucket, Combination<W>)> {
+        let (charged, item) = self.dirty.get().filter(|_| self.greatest_full > 0)?;
+        let &Self { greatest: by_set, greatest_full: full, .. } = self;
+        Some((charged, Combination { by_set, full, kind: Kind::Writeback, item, weight: weight.into() }))
     }
 
     /// What happened to it since.
@@ -244,7 +252,8 @@ impl<const W: usize> Behind<W> {
                 continue;
             }
             if let Some(counts) = counts.as_deref_mut() {
-                counts.add_far(kind(fetch.flags), fetch.full, &fetch.by_set, weight);
+                let ((kind, item), &Fetch { by_set, full, .. }) = (kind(fetch.flags), fetch);
+                counts.add_far(Combination { by_set, full, kind, item, weight });
             }
             self.states.get_mut(id).raise::<V>(fetch.full, &fetch.by_set);
         }
@@ -262,29 +271,13 @@ impl<const W: usize> Behind<W> {
         buckets: &mut Buckets<W>,
         counts: Option<&mut Counts<W>>,
     ) {
-        self.states.get_mut(close.id).raise::<V>(close.since.greatest_full, &close.since.greatest);
-        self.store(close.id, close.weight, close.stored, bucket, buckets, counts);
-    }
-
-    /// A line is stored: ends the dirty interval that went on, if there is one.
-    #[inline(always)]
-    fn store(
-        &mut self,
-        id: Id,
-        weight: u32,
-        stored: Charge,
-        bucket: Bucket,
-        buckets: &mut Buckets<W>,
-        counts: Option<&mut Counts<W>>,
-    ) {
-        let state = self.states.get_mut(id);
-        if let Some((charged, item)) = state.dirty.get().filter(|_| state.greatest_full > 0) {
+        let state = self.states.get_mut(close.id);
+        state.raise::<V>(close.since.greatest_full, &close.since.greatest);
+        if let Some((charged, combination)) = state.interval(close.weight) {
             let counts = if charged == bucket { counts } else { buckets.of(charged) };
-            if let Some(counts) = counts {
-                counts.add_far((Kind::Writeback, item), state.greatest_full, &state.greatest, weight.into());
-            }
+            counts.into_iter().for_each(|counts| counts.add_far(combination));
         }
-        state.begin(stored);
+        state.begin(close.stored);
     }
 
     /// Counts the lines that a loop walked over, and brings their state up to date.
@@ -297,39 +290,56 @@ impl<const W: usize> Behind<W> {
         mut counts: Option<&mut Counts<W>>,
     ) {
         let (bucket, walked) = (work.bucket, &work.walked);
+        // Lines to which the same happens are often alike: by what, distances and dirty intervals that end.
+        let mut alike = vec![[Combination::NONE; 2]; walk.whats().len()];
         for (at, line) in walked.iter().enumerate() {
             if let Some(next) = walked.get(at + AHEAD) {
                 self.states.prefetch::<V>(next.id);
             }
-            let what = walk.what(line.what);
+            let what = &walk.whats()[line.what as usize];
+            let [distances, intervals] = &mut alike[line.what as usize];
+            let mut by_set = line.by_set;
+            if line.last != 0 {
+                V::add(&mut by_set, &self.above::<V>(line));
+            }
+            let state = self.states.get_mut(line.id);
             if line.is_cold {
                 if let Some(counts) = counts.as_deref_mut() {
                     counts.add_without_distance(first(what.flags), false, what.flags & STORE != 0, 1);
                 }
             } else {
-                let mut by_set = line.by_set;
-                if line.last != 0 {
-                    V::add(&mut by_set, &self.above::<V>(line));
-                }
                 if let Some(counts) = counts.as_deref_mut() {
-                    counts.add_far(kind(what.flags), line.full, &by_set, 1);
+                    let (kind, item) = kind(what.flags);
+                    counts.add_alike(distances, Combination { by_set, full: line.full, kind, item, weight: 1 });
                 }
-                self.states.get_mut(line.id).raise::<V>(line.full, &by_set);
+                state.raise::<V>(line.full, &by_set);
             }
+            let mut store = |state: &mut State<W>, weight: u32, stored: Charge| {
+                if let Some((charged, combination)) = state.interval(weight) {
+                    match (charged == bucket, counts.as_deref_mut()) {
+                        (true, Some(counts)) => counts.add_alike(intervals, combination),
+                        (true, None) => {}
+                        (false, _) => buckets.of(charged).into_iter().for_each(|counts| counts.add_far(combination)),
+                    }
+                }
+                state.begin(stored);
+            };
             let stored = charge(what.flags, bucket);
             if stored != Charge::NONE {
-                self.store(line.id, 1, stored, bucket, buckets, counts.as_deref_mut());
+                store(state, 1, stored);
             }
             let Some(again) = &what.again else { continue };
             if let Some(before) = &what.before {
-                self.states.get_mut(line.id).raise::<V>(before.full, before.by_set());
-                self.store(line.id, again.closes, again.stored, bucket, buckets, counts.as_deref_mut());
+                state.raise::<V>(before.full, before.by_set());
+                store(state, again.closes, again.stored);
             }
-            let state = self.states.get_mut(line.id);
             if again.stored != Charge::NONE {
                 state.begin(again.stored);
             }
             state.raise::<V>(again.after.full, again.after.by_set());
+        }
+        if let Some(counts) = counts {
+            alike.as_flattened().iter().filter(|found| found.weight > 0).for_each(|&found| counts.add_far(found));
         }
     }
 

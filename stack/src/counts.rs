@@ -365,10 +365,22 @@ impl<const W: usize> Counts<W> {
 
     /// The same for other values, which are alike in some programs only.
     #[inline(always)]
-    pub(crate) fn add_far(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
-        let combination = Combination { by_set: *by_set, full, kind, item, weight };
+    pub(crate) fn add_far(&mut self, combination: Combination<W>) {
         let waiting = try_table(&mut self.far, &mut self.patience[1], combination);
         self.waiting.extend(waiting);
+    }
+
+    /// The same where the one before, which is still to be counted, is likely to be alike.
+    #[inline(always)]
+    pub(crate) fn add_alike(&mut self, before: &mut Combination<W>, combination: Combination<W>) {
+        if before.is_like(&combination) {
+            before.weight += combination.weight;
+            return;
+        }
+        let before = std::mem::replace(before, combination);
+        if before.weight > 0 {
+            self.add_far(before);
+        }
     }
 
     /// Counts what waits for it: to be called after each batch.

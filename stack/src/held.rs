@@ -79,7 +79,11 @@ impl<const W: usize> Held<W> {
 
     /// Forgets all lines; the next ones have the entries 0, 1, ….
     pub(crate) fn clear(&mut self) {
-        self.heads.fill(NONE);
+        if self.len < HEADS / 64 {
+            (0..self.len).for_each(|entry| self.heads[hash(self.lines[entry])] = NONE);
+        } else {
+            self.heads.fill(NONE);
+        }
         self.len = 0;
         self.free.clear();
     }

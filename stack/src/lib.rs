@@ -42,6 +42,7 @@ mod counts;
 mod digest;
 mod digester;
 mod engine;
+mod even;
 mod held;
 mod holes;
 mod item;
@@ -65,6 +66,7 @@ mod timeline;
 mod top;
 mod upper;
 mod walk;
+mod walking;
 
 pub use behind::Deferred;
 pub use by_line::ByLine;

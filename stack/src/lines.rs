@@ -68,6 +68,11 @@ impl Lines {
         self.ids.get(line).checked_sub(1)
     }
 
+    /// Of a line and those that follow it, if they have ids, 1 + that, for some of them.
+    pub(crate) fn following(&self, line: u64) -> &[Id] {
+        self.ids.following(line)
+    }
+
     /// All lines that have ids, with these.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Id)> + '_ {
         self.ids.iter().map(|(line, number)| (line, number - 1))

@@ -70,7 +70,8 @@ pub(crate) struct Taken {
 /// What was found out about a line, which the next one may share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hint {
-    sheet: usize,
+    pub(crate) sheet: usize,
+    piece: u32,
     /// Of the timeline, its lines then, and how many came later.
     place: u32,
     len: usize,
@@ -112,7 +113,7 @@ impl Older {
             let mut sum = taken.singles;
             if !self.sheets.is_empty() {
                 let mut by_set = [0; W];
-                sum += self.sheets.newer(up.0, taken.last, &mut by_set);
+                sum += self.sheets.newer(up.0, taken.last, &mut by_set, &mut []);
                 above(by_set);
             }
             full = Some(sum as usize);
@@ -142,12 +143,18 @@ impl Older {
         if !self.sheets.is_in(line, hint.sheet) {
             hint.sheet = self.sheets.find(line)?;
         }
-        let (last, place) = self.sheets.time(hint.sheet, line);
+        let (last, place) = self.sheets.time(hint.sheet, line, &mut hint.piece);
         if (hint.place, hint.len) != (place, self.timeline.len()) {
             *hint = Hint { place, len: self.timeline.len(), singles: self.timeline.from(place) as u32, ..*hint };
         }
         self.sheets.remove(hint.sheet, line);
         Some(Taken { last, singles: hint.singles, is_single: false })
+    }
+
+    /// Lines of the timeline that came after the first line of a sheet.
+    pub(crate) fn singles(&self, sheet: usize) -> u32 {
+        let (_, place) = self.sheets.time(sheet, self.sheets.extents()[sheet].first, &mut 0);
+        self.timeline.from(place) as u32
     }
 
     /// A line comes in, in no sheet; when.
@@ -189,12 +196,12 @@ impl Older {
         let state = lines.get(id);
         let (last, singles) = match self.sheets.find(line) {
             Some(sheet) if state.place == 0 => {
-                let (last, place) = self.sheets.time(sheet, line);
+                let (last, place) = self.sheets.time(sheet, line, &mut 0);
                 (last, self.timeline.from(place))
             }
             _ => (state.last, self.timeline.newer(state.place)),
         };
-        (last, singles as u32 + self.sheets.newer(line, last, sums))
+        (last, singles as u32 + self.sheets.newer(line, last, sums, &mut []))
     }
 
     /// Lines from the oldest to the newest.

@@ -40,15 +40,14 @@ pub(crate) struct Repeats<const W: usize, const ENTRIES: usize>(Box<[Combination
 
 impl<const W: usize, const ENTRIES: usize> Repeats<W, ENTRIES> {
     pub(crate) fn new() -> Self {
-        Self(boxed::array(Combination { by_set: [0; W], full: 0, kind: Kind::Load, item: Item::NONE, weight: 0 }))
+        Self(boxed::array(Combination::NONE))
     }
 
     /// Adds a combination; returns another that had to make room for it.
     #[inline(always)]
     pub(crate) fn add(&mut self, new: Combination<W>) -> Option<Combination<W>> {
         let entry = &mut self.0[new.hash() >> (64 - ENTRIES.ilog2())];
-        let same = (entry.full, entry.kind, entry.item) == (new.full, new.kind, new.item);
-        if same && entry.by_set == new.by_set {
+        if entry.is_like(&new) {
             entry.weight += new.weight;
             return None;
         }
@@ -62,6 +61,15 @@ impl<const W: usize, const ENTRIES: usize> Repeats<W, ENTRIES> {
 }
 
 impl<const W: usize> Combination<W> {
+    pub(crate) const NONE: Self = Self { by_set: [0; W], full: 0, kind: Kind::Load, item: Item::NONE, weight: 0 };
+
+    /// Whether it counts in the same places.
+    #[inline(always)]
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let same = (self.full, self.kind, self.item) == (other.full, other.kind, other.item);
+        same && self.by_set == other.by_set
+    }
+
     /// Well mixed in its high bits.
     #[inline(always)]
     fn hash(&self) -> usize {

@@ -8,7 +8,6 @@
 //! sheets and other lines have one order.
 
 use crate::older::Time;
-use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Sheets, at most: each takes part in every distance.
@@ -58,20 +57,56 @@ impl Piece {
 
 /// What most questions are answered from.
 #[derive(Clone, Copy, Debug)]
-struct Extent {
-    first: u64,
+pub(crate) struct Extent {
+    pub(crate) first: u64,
     /// Behind the last.
-    end: u64,
-    oldest: Time,
-    newest: Time,
+    pub(crate) end: u64,
+    pub(crate) oldest: Time,
+    pub(crate) newest: Time,
 }
 
 /// See the module's page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sheets {
     extents: Vec<Extent>,
-    /// Of each sheet, in order. The first may begin before it.
-    pieces: Vec<VecDeque<Piece>>,
+    pieces: Vec<Pieces>,
+}
+
+/// The pieces of a sheet, in order. The first may begin before it.
+#[derive(Clone, Debug)]
+struct Pieces {
+    /// Those before `first` are gone.
+    all: Vec<Piece>,
+    first: usize,
+}
+
+impl Pieces {
+    #[inline(always)]
+    fn get(&self) -> &[Piece] {
+        &self.all[self.first..]
+    }
+
+    /// The last one for which that holds, or the first; `hint` may say where, and does afterwards.
+    #[inline(always)]
+    fn last(&self, hint: &mut u32, holds: impl Fn(&Piece) -> bool) -> usize {
+        let at = *hint as usize;
+        let found = at >= self.first && self.all.get(at).is_some_and(&holds);
+        if found && self.all.get(at + 1).is_none_or(|next| !holds(next)) {
+            return at;
+        }
+        let at = self.first + self.get().partition_point(holds).saturating_sub(1);
+        *hint = at as u32;
+        at
+    }
+
+    /// The first one goes.
+    #[inline(always)]
+    fn pop(&mut self) {
+        self.first += 1;
+        if self.first == self.all.len().next_power_of_two() / 2 {
+            self.all.drain(..std::mem::take(&mut self.first));
+        }
+    }
 }
 
 /// How many lines of a range share a line's set, for 2^1, 2^2, … sets, added to sums.
@@ -123,26 +158,28 @@ impl Sheets {
         self.extents.get(sheet).is_some_and(|extent| (extent.first..extent.end).contains(&line))
     }
 
-    /// When a line came, and the place in the timeline from which on lines came later.
+    /// When a line came, and the place in the timeline from which on lines came later. `hint`: see [`Sheets::newer`].
     #[inline(always)]
-    pub(crate) fn time(&self, sheet: usize, line: u64) -> (Time, u32) {
+    pub(crate) fn time(&self, sheet: usize, line: u64, hint: &mut u32) -> (Time, u32) {
         let pieces = &self.pieces[sheet];
-        let piece = match pieces.get(1) {
-            Some(second) if second.from <= line => &pieces[pieces.partition_point(|piece| piece.from <= line) - 1],
-            _ => &pieces[0],
-        };
+        let piece = &pieces.all[pieces.last(hint, |piece| piece.from <= line)];
         (piece.time_of(line), piece.place)
     }
 
-    /// How many lines came after `last`; those that share the line's set, for 2^1, 2^2, … sets, are added to sums.
+    /// How many lines came after `last`; those that share the line's set, for 2^1, 2^2, … sets, are added to sums. Who asks
+    /// for one line after the other has hints, by sheet, of their own, 0 at first, or anything.
     #[inline(always)]
-    pub(crate) fn newer<const W: usize>(&self, line: u64, last: Time, sums: &mut [u32; W]) -> u32 {
+    pub(crate) fn newer<const W: usize>(&self, line: u64, last: Time, sums: &mut [u32; W], hints: &mut [u32]) -> u32 {
         let mut full = 0;
         for (sheet, extent) in self.extents.iter().enumerate() {
             if extent.newest <= last {
                 continue;
             }
-            let first = if extent.oldest > last { extent.first } else { self.after(sheet, last) };
+            let first = match hints.get_mut(sheet) {
+                _ if extent.oldest > last => extent.first,
+                Some(hint) => self.after(sheet, last, hint),
+                None => self.after(sheet, last, &mut 0),
+            };
             full += (extent.end - first) as u32;
             add_congruent(sums, &(first..extent.end), line);
         }
@@ -151,14 +188,36 @@ impl Sheets {
 
     /// The first line that came after `last`; there are some, and not all did.
     #[inline(always)]
-    fn after(&self, sheet: usize, last: Time) -> u64 {
-        let (pieces, extent) = (&self.pieces[sheet], &self.extents[sheet]);
-        let at = match pieces.get(1) {
-            Some(second) if second.time <= last => pieces.partition_point(|piece| piece.time <= last) - 1,
-            _ => 0,
-        };
-        let end = pieces.get(at + 1).map_or(extent.end, |next| next.from);
-        pieces[at].after(last).min(end)
+    fn after(&self, sheet: usize, last: Time, hint: &mut u32) -> u64 {
+        let pieces = &self.pieces[sheet];
+        let at = pieces.last(hint, |piece| piece.time <= last);
+        let end = pieces.all.get(at + 1).map_or(self.extents[sheet].end, |next| next.from);
+        pieces.all[at].after(last).min(end)
+    }
+
+    /// All sheets.
+    pub(crate) fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// From the first line of a sheet on: time between one and the next, and how many come at that.
+    pub(crate) fn even(&self, sheet: usize) -> (Time, u64) {
+        let (pieces, extent) = (self.pieces[sheet].get(), &self.extents[sheet]);
+        (pieces[0].step, pieces.get(1).map_or(extent.end, |next| next.from) - extent.first)
+    }
+
+    /// The first line that came after `last`, and which piece tells that, at which step; there are some, and not all did.
+    pub(crate) fn cut(&self, sheet: usize, last: Time, hint: &mut u32) -> (u64, u32, Time) {
+        let line = self.after(sheet, last, hint);
+        (line, *hint, self.pieces[sheet].all[*hint as usize].step)
+    }
+
+    /// The first lines of a sheet leave it, fewer than come evenly.
+    pub(crate) fn remove_first(&mut self, sheet: usize, lines: u64) {
+        let (step, _) = self.even(sheet);
+        let extent = &mut self.extents[sheet];
+        extent.first += lines;
+        extent.oldest += lines as Time * step;
     }
 
     /// A line leaves its sheet.
@@ -168,10 +227,10 @@ impl Sheets {
         if line == extent.first && line + 1 < extent.end {
             let pieces = &mut self.pieces[sheet];
             extent.first += 1;
-            if pieces.get(1).is_some_and(|second| second.from <= line + 1) {
-                pieces.pop_front();
+            if pieces.get().get(1).is_some_and(|second| second.from <= line + 1) {
+                pieces.pop();
             }
-            extent.oldest = pieces[0].time_of(line + 1);
+            extent.oldest = pieces.all[pieces.first].time_of(line + 1);
         } else {
             self.remove_within(sheet, line);
         }
@@ -186,17 +245,16 @@ impl Sheets {
             self.pieces.swap_remove(sheet);
             return;
         }
-        let left = self.time(sheet, line - 1).0;
+        let left = self.time(sheet, line - 1, &mut 0).0;
         self.extents[sheet] = Extent { first, end: line, oldest, newest: left };
         let pieces = &mut self.pieces[sheet];
         if line + 1 < end {
-            let later: VecDeque<_> =
-                pieces.range(pieces.partition_point(|piece| piece.from <= line + 1) - 1..).copied().collect();
-            self.extents.push(Extent { first: line + 1, end, oldest: later[0].time_of(line + 1), newest });
-            self.pieces.push(later);
+            let all = pieces.all[pieces.last(&mut 0, |piece| piece.from <= line + 1)..].to_vec();
+            self.extents.push(Extent { first: line + 1, end, oldest: all[0].time_of(line + 1), newest });
+            self.pieces.push(Pieces { all, first: 0 });
         }
         let pieces = &mut self.pieces[sheet];
-        pieces.truncate(pieces.partition_point(|piece| piece.from < line));
+        pieces.all.truncate(pieces.last(&mut 0, |piece| piece.from < line) + 1);
     }
 
     /// Lines came one after the other, `step` apart, the first one at `time`: later than all others. They go on with a sheet
@@ -209,39 +267,35 @@ impl Sheets {
         let newest = piece.time_of(lines.end - 1);
         match self.extents.iter().position(|extent| extent.end == lines.start && extent.newest < time) {
             Some(sheet) => {
-                let (extent, pieces) = (&mut self.extents[sheet], &mut self.pieces[sheet]);
+                let (extent, pieces) = (&mut self.extents[sheet], &mut self.pieces[sheet].all);
                 (extent.end, extent.newest) = (lines.end, newest);
-                match pieces.back_mut().map(|last| (last.go_on(&piece, lines.end), last)) {
+                match pieces.last_mut().map(|last| (last.go_on(&piece, lines.end), last)) {
                     Some((Some(both), last)) => *last = both,
-                    _ => pieces.push_back(piece),
+                    _ => pieces.push(piece),
                 }
             }
             None => {
                 self.extents.push(Extent { first: lines.start, end: lines.end, oldest: time, newest });
-                self.pieces.push([piece].into());
+                self.pieces.push(Pieces { all: vec![piece], first: 0 });
             }
         }
     }
 
     /// The places of the timeline have changed.
     pub(crate) fn replace(&mut self, new: impl Fn(u32) -> u32) {
-        self.pieces.iter_mut().flatten().for_each(|piece| piece.place = new(piece.place));
+        let pieces = self.pieces.iter_mut().flat_map(|pieces| &mut pieces.all[pieces.first..]);
+        pieces.for_each(|piece| piece.place = new(piece.place));
     }
 
     /// All lines, oldest first, with their times.
     pub(crate) fn oldest_first(&self) -> Vec<(Time, u64)> {
         let mut all = Vec::new();
         for (sheet, extent) in self.extents.iter().enumerate() {
-            all.extend((extent.first..extent.end).map(|line| (self.time(sheet, line).0, line)));
+            let mut hint = 0;
+            all.extend((extent.first..extent.end).map(|line| (self.time(sheet, line, &mut hint).0, line)));
         }
         all.sort_unstable();
         all
-    }
-
-    /// No line is in a sheet any more.
-    pub(crate) fn clear(&mut self) {
-        self.extents.clear();
-        self.pieces.clear();
     }
 }
 
@@ -290,9 +344,10 @@ mod tests {
             let mut sorted: Vec<_> = plain.iter().map(|&(line, time)| (time, line)).collect();
             sorted.sort_unstable();
             prop_assert_eq!(sheets.oldest_first(), sorted);
+            let mut hints = vec![0; sheets.len()];
             for last in 0..now {
                 let mut sums = [0; 16];
-                prop_assert_eq!(sheets.newer(line, last, &mut sums), brute(&plain, line, last, 0));
+                prop_assert_eq!(sheets.newer(line, last, &mut sums, &mut hints), brute(&plain, line, last, 0));
                 for (sum, bits) in sums.into_iter().zip(1..) {
                     prop_assert_eq!(sum, brute(&plain, line, last, bits));
                 }

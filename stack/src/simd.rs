@@ -159,6 +159,16 @@ pub(crate) trait Vector {
         greatest.iter_mut().zip(by_set).for_each(|(m, &d)| *m = d.max(*m));
     }
 
+    /// Sums for a = 1 ..= W to which, without their lowest a bits, all of `adds` less `period` are added, and all of `takes` less
+    /// that taken away; cut off at 255.
+    #[inline(always)]
+    fn halve<const W: usize>(sums: &[u32; W], adds: &[u32], takes: &[u32], period: u32) -> [u8; W] {
+        std::array::from_fn(|index| {
+            let all = |all: &[u32]| all.iter().fold(0, |sum: u32, one| sum.wrapping_add((one - period) >> (index + 1)));
+            sums[index].wrapping_add(all(adds)).wrapping_sub(all(takes)).min(255) as u8
+        })
+    }
+
     /// How many stamps of a part are later than `last`.
     #[inline(always)]
     fn newer(part: &Part, last: Time) -> usize {

@@ -24,13 +24,21 @@ impl<const W: usize> Tiers<W> {
     /// Forgets all lines.
     pub(crate) fn clear(&mut self) {
         self.held.clear();
-        (self.top, self.newest, self.recent) = (Top::new(), Newest::new(), Recent::new());
+        self.top = Top::new();
+        // What has nothing is as it was.
+        if self.newest.used() != 0 {
+            self.newest = Newest::new();
+        }
+        if self.recent.len() > 0 {
+            self.recent = Recent::new();
+        }
     }
 
     /// Lines, oldest first.
     pub(crate) fn oldest_first(&self) -> impl Iterator<Item = Entry> + '_ {
-        let upper = self.recent.oldest_first().into_iter().chain(self.newest.oldest_first());
-        upper.chain(self.top.oldest_first())
+        let recent = if self.recent.len() > 0 { self.recent.oldest_first() } else { Vec::new() };
+        let newest = if self.newest.used() != 0 { self.newest.oldest_first() } else { Vec::new() };
+        recent.into_iter().chain(newest).chain(self.top.oldest_first())
     }
 
     /// A line is referenced: if it is here it comes to the top. Its entry, and its distances until then.

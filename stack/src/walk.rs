@@ -10,14 +10,12 @@
 //! them share sets. Keys stand for that, as those of templates do.
 
 use crate::by_line::Mix;
-use crate::counts::{Buckets, Counts};
+use crate::counts::Buckets;
 use crate::digest::{Again, Digest, Greatest, Segment};
 use crate::digester::Segments;
-use crate::engine::{BATCH, Core};
 use crate::lines::Id;
-use crate::older::{Hint, Time};
-use crate::sheets::{self, add_congruent, cut_off};
-use crate::simd::{self, Instructions, Task, Vector};
+use crate::older::Time;
+use crate::simd::{Task, Vector};
 use crate::template::{Within, hash};
 use crate::{Bucket, Chunk, Found, Piece};
 use std::collections::{HashMap, HashSet};
@@ -27,30 +25,22 @@ use std::sync::Arc;
 
 /// Walks and keys without one, at most.
 const KNOWN: usize = 1 << 12;
-/// Walks need so many times more lines, those that were not taken for that reason included, than the upper tiers hold, which
-/// they empty.
-const MORE: u64 = 2;
-/// Lines of a walk, at most.
-const LONGEST: u64 = 1 << 20;
-/// Where the upper tiers hold at most so many lines each may become a sheet.
-const FEW: usize = 12;
-
 /// Where a line of a loop is: so many lines behind the first of a strand.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Spot {
-    strand: u32,
-    offset: u64,
+pub(crate) struct Spot {
+    pub(crate) strand: u32,
+    pub(crate) offset: u64,
 }
 
 /// The first reference to a line: where, and which [`What`] tells the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct First {
-    spot: Spot,
-    what: u32,
+pub(crate) struct First {
+    pub(crate) spot: Spot,
+    pub(crate) what: u32,
 }
 
 /// What moves on with the periods of a loop.
-trait Moves: Copy + PartialEq {
+pub(crate) trait Moves: Copy + PartialEq {
     /// So many periods later.
     fn later(self, periods: u64) -> Self;
 }
@@ -69,12 +59,12 @@ impl Moves for First {
 
 /// A sequence that repeats itself in the middle.
 #[derive(Clone, Debug)]
-struct Periodic<T> {
-    before: Vec<T>,
-    cycle: Vec<T>,
+pub(crate) struct Periodic<T> {
+    pub(crate) before: Vec<T>,
+    pub(crate) cycle: Vec<T>,
     /// How often that comes in a loop of fewest periods.
-    times: u64,
-    after: Vec<T>,
+    pub(crate) times: u64,
+    pub(crate) after: Vec<T>,
 }
 
 impl<T: Moves> Periodic<T> {
@@ -116,11 +106,11 @@ pub(crate) struct What {
 #[derive(Clone, Debug)]
 pub(crate) struct Walk<const W: usize> {
     /// Fewest periods.
-    periods: u64,
+    pub(crate) periods: u64,
     /// First references.
-    firsts: Periodic<First>,
+    pub(crate) firsts: Periodic<First>,
     /// In the order in which they stand at the end, the most recent last.
-    order: Periodic<Spot>,
+    pub(crate) order: Periodic<Spot>,
     whats: Vec<What>,
     /// What is counted in a loop of fewest periods, first references left out, and for each more.
     within: Within<W>,
@@ -146,8 +136,8 @@ pub(crate) struct Walked<const W: usize> {
 }
 
 impl<const W: usize> Walk<W> {
-    pub(crate) fn what(&self, number: u32) -> &What {
-        &self.whats[number as usize]
+    pub(crate) fn whats(&self) -> &[What] {
+        &self.whats
     }
 
     /// Of two loops.
@@ -166,7 +156,7 @@ impl<const W: usize> Walk<W> {
     }
 
     /// Lines of a loop of so many periods.
-    fn lines(&self, periods: u64) -> u64 {
+    pub(crate) fn lines(&self, periods: u64) -> u64 {
         let Periodic { before, cycle, times, after } = &self.firsts;
         (before.len() + after.len()) as u64 + (times + periods - self.periods) * cycle.len() as u64
     }
@@ -232,7 +222,7 @@ pub(crate) struct Walks<const W: usize> {
     /// Hashes of keys that were asked for.
     asked: HashSet<u64, BuildHasherDefault<Mix>>,
     /// Lines of loops that were not taken since one was.
-    lines: u64,
+    pub(crate) lines: u64,
 }
 
 impl<const W: usize> Walks<W> {
@@ -264,6 +254,18 @@ impl<const W: usize> Walks<W> {
         }
         self.numbers.insert(hash(key, bucket), self.entries.len() as u32);
         self.entries.push(Entry { key: key.into(), bucket, walk: walk.map(Arc::new), uses: 0, more: 0 });
+    }
+
+    /// The walk of that number.
+    pub(crate) fn get(&self, number: u32) -> Option<Arc<Walk<W>>> {
+        self.entries.get(number as usize)?.walk.clone()
+    }
+
+    /// It came once more, with so many periods more than fewest.
+    pub(crate) fn used(&mut self, number: u32, more: u64) {
+        let entry = &mut self.entries[number as usize];
+        entry.uses += 1;
+        entry.more += more;
     }
 
     /// Counts all that is not counted yet, which it stays.
@@ -305,181 +307,5 @@ impl<const W: usize> Task for LearnWalk<'_, W> {
         let Self { walks, key: (key, bucket), strands, periods, loops, buckets } = self;
         let walk = Walk::new::<V>(strands, periods, loops, bucket);
         walks.add(key, bucket, walk, buckets);
-    }
-}
-
-/// A line of a walk, as the next one of its strand will find things.
-#[derive(Clone, Copy, Default)]
-struct Follow {
-    hint: Hint,
-    /// Which of the ranges that were walked over it is in.
-    range: usize,
-}
-
-/// A loop walks over its lines.
-struct Walking<'a, const W: usize> {
-    core: &'a mut Core<W>,
-    walk: &'a Arc<Walk<W>>,
-    strands: &'a [Range<u64>],
-    /// Periods beyond the fewest.
-    more: u64,
-    bucket: Bucket,
-    /// Lines that it came to so far.
-    ranges: Vec<Range<u64>>,
-}
-
-impl<const W: usize> Task for Walking<'_, W> {
-    type Answer = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(mut self) {
-        let mut counts = self.core.buckets.take(self.bucket);
-        self.core.lower();
-        let Periodic { before, cycle, times, after } = &self.walk.firsts;
-        for &first in before {
-            self.reference::<V>(first, &mut Follow::default(), counts.as_deref_mut());
-        }
-        let mut follow = vec![Follow::default(); cycle.len()];
-        for period in 0..times + self.more {
-            for (first, follow) in cycle.iter().zip(&mut follow) {
-                self.reference::<V>(first.later(period), follow, counts.as_deref_mut());
-            }
-        }
-        for first in after {
-            self.reference::<V>(first.later(self.more), &mut Follow::default(), counts.as_deref_mut());
-        }
-        self.leave::<V>(counts.as_deref_mut());
-        self.core.buckets.put(self.bucket, counts);
-        self.leave_sheets();
-    }
-}
-
-impl<const W: usize> Walking<'_, W> {
-    /// The first reference to a line.
-    #[inline(always)]
-    fn reference<V: Vector>(&mut self, first: First, follow: &mut Follow, counts: Option<&mut Counts<W>>) {
-        let (core, line) = (&mut *self.core, self.strands[first.spot.strand as usize].start + first.spot.offset);
-        let id = core.lines.id(line).unwrap_or_default();
-        let (mut full, mut sums) = (0, [0; W]);
-        let taken = core.older.take(&mut core.lines, (line, id), &mut follow.hint);
-        if let Some(taken) = taken {
-            full = taken.singles + core.older.sheets.newer(line, taken.last, &mut sums);
-            for range in &self.ranges {
-                full += (range.end - range.start) as u32;
-                add_congruent(&mut sums, range, line);
-            }
-        }
-        let needs_sets = taken.is_some_and(|taken| taken.is_single || taken.singles > 0);
-        core.work.walked.push(Walked {
-            by_set: cut_off(&sums),
-            full,
-            id,
-            line: line as u32,
-            last: taken.filter(|_| needs_sets).map_or(0, |taken| taken.last),
-            what: first.what,
-            is_single: taken.is_some_and(|taken| taken.is_single),
-            is_cold: taken.is_none(),
-        });
-        match self.ranges.get_mut(follow.range).filter(|range| range.end == line) {
-            Some(range) => range.end += 1,
-            None => {
-                let known = self.ranges.iter().position(|range| range.end == line);
-                follow.range = known.unwrap_or(self.ranges.len());
-                match known {
-                    Some(range) => self.ranges[range].end += 1,
-                    None => self.ranges.push(line..line + 1),
-                }
-            }
-        }
-        if self.core.work.walked.len() == BATCH {
-            self.leave::<V>(counts);
-        }
-    }
-
-    /// What is to be done behind.
-    #[inline(always)]
-    fn leave<V: Vector>(&mut self, mut counts: Option<&mut Counts<W>>) {
-        self.core.work.walk = Some(Arc::clone(self.walk));
-        self.core.leave::<V>(self.bucket, counts.as_deref_mut());
-        if let Some(counts) = counts {
-            counts.spread();
-        }
-    }
-
-    /// All lines stand in their order.
-    fn leave_sheets(&mut self) {
-        let Self { core, walk, strands, more, .. } = self;
-        let line = |spot: Spot| strands[spot.strand as usize].start + spot.offset;
-        let (first, place) = core.older.next();
-        let Periodic { before, cycle, times, after } = &walk.order;
-        let (len, periods, mut time) = (cycle.len(), times + *more, first);
-        let sheets = &mut core.older.sheets;
-        for line in before.iter().map(|&spot| line(spot)) {
-            sheets.add(line..line + 1, time, 1, place);
-            time += 1;
-        }
-        for (line, at) in cycle.iter().map(|&spot| line(spot)).zip(0..) {
-            sheets.add(line..line + periods, time + at, len as Time, place);
-        }
-        time += (periods * len as u64) as Time;
-        for line in after.iter().map(|spot| line(spot.later(*more))) {
-            sheets.add(line..line + 1, time, 1, place);
-            time += 1;
-        }
-        core.older.pass((time - first) as usize);
-    }
-}
-
-impl<const W: usize> Core<W> {
-    /// As [`crate::Learns::walk`].
-    pub(crate) fn walk(
-        &mut self,
-        number: u32,
-        strands: &[Range<u64>],
-        periods: u64,
-        bucket: Bucket,
-        instructions: Instructions,
-    ) -> bool {
-        let Some(walk) = self.templates.walks.entries.get(number as usize).and_then(|entry| entry.walk.clone()) else {
-            return false;
-        };
-        let Some(more) = periods.checked_sub(walk.periods) else { return false };
-        let lines = walk.lines(periods);
-        let walks = &mut self.templates.walks;
-        walks.lines += lines;
-        if walks.lines < MORE * self.tiers.held.count() as u64 || lines > LONGEST {
-            return false;
-        }
-        walks.lines = 0;
-        let crowded = self.older.sheets.len() + walk.order.cycle.len() > sheets::MOST;
-        if crowded || self.older.late(lines as usize + 2 * BATCH) {
-            self.restart(instructions);
-            if !self.older.sheets.is_empty() || self.older.late(lines as usize + 2 * BATCH) {
-                return false;
-            }
-        }
-        let entry = &mut self.templates.walks.entries[number as usize];
-        entry.uses += 1;
-        entry.more += more;
-        simd::run(Walking { core: self, walk: &walk, strands, more, bucket, ranges: Vec::new() }, instructions);
-        true
-    }
-
-    /// All lines of the upper tiers go to the older one, in their order.
-    fn lower(&mut self) {
-        let entries: Vec<_> = self.tiers.oldest_first().collect();
-        for &entry in &entries {
-            let (line, id) = (self.tiers.held.line(entry), self.ids[usize::from(entry)]);
-            self.work.lowered.push((id, (*self.tiers.held.since_of(entry)).into()));
-            let few = entries.len() <= FEW && self.older.sheets.len() < sheets::MOST / 2;
-            if few || self.older.sheets.has_end(line) {
-                let (time, place) = self.older.next();
-                self.older.sheets.add(line..line + 1, time, 1, place);
-                self.older.pass(1);
-            } else {
-                self.older.lower(&mut self.lines, &mut self.work.lower, (line, id));
-            }
-        }
-        self.tiers.clear();
     }
 }

@@ -79,6 +79,29 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn halve<const W: usize>(sums: &[u32; W], adds: &[u32], takes: &[u32], period: u32) -> [u8; W] {
+        let mut cut_off = [0_u32; W];
+        for first in (0..W).step_by(8) {
+            // SAFETY: see above; W is a multiple of 8.
+            unsafe {
+                let bits =
+                    _mm256_add_epi32(_mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 8), _mm256_set1_epi32(first as i32));
+                let of = |one: &u32| _mm256_srlv_epi32(_mm256_set1_epi32((one - period) as i32), bits);
+                let mut sum = _mm256_loadu_si256(sums.as_ptr().add(first).cast());
+                for add in adds {
+                    sum = _mm256_add_epi32(sum, of(add));
+                }
+                for take in takes {
+                    sum = _mm256_sub_epi32(sum, of(take));
+                }
+                let sum = _mm256_min_epu32(sum, _mm256_set1_epi32(255));
+                _mm256_storeu_si256(cut_off.as_mut_ptr().add(first).cast(), sum);
+            }
+        }
+        cut_off.map(|sum| sum as u8)
+    }
+
+    #[inline(always)]
     fn newer(part: &Part, last: Time) -> usize {
         // SAFETY: see above.
         unsafe {

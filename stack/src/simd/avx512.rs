@@ -122,6 +122,31 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn halve<const W: usize>(sums: &[u32; W], adds: &[u32], takes: &[u32], period: u32) -> [u8; W] {
+        let mut by_set = [0; W];
+        for first in (0..W).step_by(16) {
+            let mask = (u16::MAX) >> (16 - (W - first).min(16));
+            // SAFETY: see above; the masks leave out what is not in the arrays.
+            unsafe {
+                let bits = _mm512_add_epi32(
+                    _mm512_setr_epi32(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16),
+                    _mm512_set1_epi32(first as i32),
+                );
+                let of = |one: &u32| _mm512_srlv_epi32(_mm512_set1_epi32((one - period) as i32), bits);
+                let mut sum = _mm512_maskz_loadu_epi32(mask, sums.as_ptr().add(first).cast());
+                for add in adds {
+                    sum = _mm512_add_epi32(sum, of(add));
+                }
+                for take in takes {
+                    sum = _mm512_sub_epi32(sum, of(take));
+                }
+                _mm512_mask_cvtusepi32_storeu_epi8(by_set.as_mut_ptr().add(first).cast(), mask, sum);
+            }
+        }
+        by_set
+    }
+
+    #[inline(always)]
     fn newer(part: &Part, last: Time) -> usize {
         // SAFETY: see above.
         unsafe {
