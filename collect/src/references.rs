@@ -241,8 +241,12 @@ impl<T: Take> Writer<'_, T> {
     /// The iterations of a plain record that is a stream.
     fn stream(&mut self, shape: &Shape, items: &[Item], words: &mut [u64]) {
         let mut left = shape.iterations(words);
-        if shape.simple.is_empty() || self.walk(shape, items, words, left) {
+        if shape.simple.is_empty() {
             return;
+        }
+        while let Some(walked) = self.walk(shape, items, words, left) {
+            shape.advance(words, walked, false);
+            left -= walked;
         }
         while let Some(stretch) = self.take.seeks().then(|| self.stretch(shape, words, left)).flatten() {
             let base = at(&shape.simple[0], words).0 >> self.shift;
@@ -273,11 +277,11 @@ impl<T: Take> Writer<'_, T> {
         self.iterations(shape, items, words, left);
     }
 
-    /// Takes the next iterations of a stream as one that walks over lines; whether it is one.
-    fn walk(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64) -> bool {
+    /// Takes the next iterations of a stream as one that walks over lines, if it is one; how many.
+    fn walk(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64) -> Option<u64> {
         let items = if self.attributed { items } else { &[] };
         if !self.take.walks() || !self.plan.make(shape, items, words, left, self.shift) {
-            return false;
+            return None;
         }
         let mut found = self.take.find_walk(&self.plan.key);
         if found == Found::Again {
@@ -296,9 +300,9 @@ impl<T: Take> Writer<'_, T> {
             self.take.learn_walk(&self.plan.key, &self.plan.strands, walks::FEWEST, loops);
             found = self.take.find_walk(&self.plan.key);
         }
-        let Found::Template(template) = found else { return false };
+        let Found::Template(template) = found else { return None };
         self.hand_on();
-        self.take.walk(template, &self.plan.strands, self.plan.periods)
+        self.take.walk(template, &self.plan.strands, self.plan.periods).then_some(self.plan.iterations)
     }
 
     /// So many iterations of a stream, written out; its words go on behind them.

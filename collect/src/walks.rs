@@ -25,9 +25,11 @@ const SET_BITS: u32 = 24;
 const LEAST: u64 = 1 << 16;
 const FAR: u64 = 1 << 62;
 
-/// A stream as a walk.
+/// The first iterations of a stream, as a walk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
+    /// How many.
+    pub(crate) iterations: u64,
     /// The lines of each strand.
     pub(crate) strands: Vec<Range<u64>>,
     /// By how many lines each moves on.
@@ -42,62 +44,70 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The next `left` iterations of a stream; whether they are a walk.
+    /// The next `left` iterations of a stream, or some of them; whether they are a walk.
     pub(crate) fn make(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64, shift: u32) -> bool {
         let Some(first) = shape.simple.first().filter(|_| shape.simple.len() <= STEPS) else { return false };
         let (line, stride) = (1_u64 << shift, words[first.word as usize + 1]);
-        if stride == 0 || stride > line || !stride.is_power_of_two() {
+        if stride == 0 || stride > line || !stride.is_power_of_two() || left < SHORTEST * (line / stride) {
             return false;
         }
-        (self.each, self.periods, self.rest) = (line / stride, left / (line / stride), left % (line / stride));
-        if self.periods < SHORTEST || left >= FAR >> shift {
+        if left >= FAR >> shift || !self.find_strands(shape, words, stride, shift) {
             return false;
         }
-        self.find_strands(shape, words, left, shift) && self.are_apart() && {
-            self.make_key(shape, items, words, shift);
-            true
+        self.iterations = self.apart(shape, words, left, shift);
+        (self.each, self.periods, self.rest) =
+            (line / stride, self.iterations / (line / stride), self.iterations % (line / stride));
+        if self.periods < SHORTEST {
+            return false;
         }
+        for (step, &number) in shape.simple.iter().zip(&self.strand_of) {
+            let last = at(step, words).1 + stride * (self.iterations - 1);
+            let end = &mut self.strands[number].end;
+            *end = (*end).max((last >> shift) + 1);
+        }
+        self.make_key(shape, items, words, shift);
+        true
     }
 
-    fn find_strands(&mut self, shape: &Shape, words: &[u64], left: u64, shift: u32) -> bool {
-        let (line, stride) = (1_u64 << shift, words[shape.simple[0].word as usize + 1]);
+    /// Which steps are of one strand, and where it begins.
+    fn find_strands(&mut self, shape: &Shape, words: &[u64], stride: u64, shift: u32) -> bool {
         self.strands.clear();
         self.strand_of.clear();
         for step in &shape.simple {
             let (first, last) = at(step, words);
-            if words[step.word as usize + 1] != stride || !(LEAST..FAR).contains(&first) || last - first >= line {
+            let far = !(LEAST..FAR).contains(&first) || (last - first) >> shift != 0;
+            if words[step.word as usize + 1] != stride || far {
                 return false;
             }
-            let lines = first >> shift..((last + stride * (left - 1)) >> shift) + 1;
-            let near = |strand: &Range<u64>| strand.start.abs_diff(lines.start) <= NEAR;
-            match self.strands.iter().position(near) {
+            let line = first >> shift;
+            match self.strands.iter().position(|strand| strand.start.abs_diff(line) <= NEAR) {
                 Some(number) => {
                     let strand = &mut self.strands[number];
-                    let start = strand.start.min(lines.start);
-                    if lines.start.max(strand.start) - start > SPREAD {
-                        return false;
-                    }
-                    *strand = start..strand.end.max(lines.end);
+                    strand.start = strand.start.min(line);
                     self.strand_of.push(number);
                 }
+                None if self.strands.len() == STRANDS => return false,
                 None => {
                     self.strand_of.push(self.strands.len());
-                    self.strands.push(lines);
+                    self.strands.push(line..line);
                 }
             }
         }
         // What a strand begins with may have moved since a step was found to be of it.
-        self.strands.len() <= STRANDS
-            && shape.simple.iter().zip(&self.strand_of).all(|(step, &number)| {
-                (at(step, words).0 >> shift) - self.strands[number].start <= SPREAD
-            })
+        let spread = |(step, &number): (_, &usize)| (at(step, words).0 >> shift) - self.strands[number].start;
+        shape.simple.iter().zip(&self.strand_of).map(spread).all(|spread| spread <= SPREAD)
     }
 
-    /// Whether no strand comes to lines of another.
-    fn are_apart(&self) -> bool {
-        self.strands.iter().enumerate().all(|(number, one)| {
-            self.strands[..number].iter().all(|other| one.end <= other.start || other.end <= one.start)
-        })
+    /// How many of the iterations it takes at most until a strand comes to where another began.
+    fn apart(&self, shape: &Shape, words: &[u64], left: u64, shift: u32) -> u64 {
+        let mut iterations = left;
+        for (step, &number) in shape.simple.iter().zip(&self.strand_of) {
+            let (last, stride) = (at(step, words).1, words[step.word as usize + 1]);
+            for other in self.strands.iter().filter(|other| other.start > self.strands[number].start) {
+                iterations = iterations.min(((other.start << shift).saturating_sub(last + 1) / stride) + 1);
+            }
+        }
+        iterations
     }
 
     fn make_key(&mut self, shape: &Shape, items: &[Item], words: &[u64], shift: u32) {
@@ -225,13 +235,15 @@ mod tests {
             limits in limits(),
             attributed in prop::bool::ANY,
             asks in prop::bool::ANY,
+            time_left in prop_oneof![2 => Just(i32::MAX), 1 => 0..9000],
         ) {
             let mut shapes: Vec<_> = streams.map(|steps| Arc::new(Shape::stream(8, steps).unwrap())).into();
             shapes.push(Arc::new(Shape::once(2, vec![Step { word: 1, offset: 0, what: What::Store(8), item: Item(7) }]).unwrap()));
             let mut shapes = TestShapes(shapes);
             let mut plain = Plain::new(limits);
             let all = || Instructions::ALL.into_iter().filter(|instructions| instructions.available());
-            let mut fast: Vec<_> = all().map(|which| Stack::new(limits).with_instructions(which)).collect();
+            let stack = || Stack::with_time_left(limits, time_left);
+            let mut fast: Vec<_> = all().map(|which| stack().with_instructions(which)).collect();
             let (mut scratch, mut walked) = (Scratch::default(), 0);
             for words in records.iter().chain(&records) {
                 let mut feed = |batch: &mut Batch| {
@@ -248,8 +260,14 @@ mod tests {
                 }
             }
             eprintln!("walked {walked} of {}", records.len());
-            for stack in &fast {
+            for stack in &mut fast {
                 prop_assert_eq!(stack.counted(), plain.counted());
+                // Where there is a second thread there are no walks, and all lines stand where they did.
+                stack.share();
+                prop_assert_eq!(stack.counted(), plain.counted());
+                let mut lines = 0;
+                stack.each_line(|_, _| lines += 1);
+                prop_assert_eq!(lines, plain.counted().iter().map(|counted| counted.all.cold.iter().sum::<u64>()).sum::<u64>());
             }
         }
     }

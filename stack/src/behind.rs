@@ -509,7 +509,12 @@ impl Stack {
             Width::Usual(core) => simd::run(Settle { left: &mut core.left }, instructions),
             Width::Wide(core) => simd::run(Settle { left: &mut core.left }, instructions),
         }
-        of_width!(&mut self.core, core => core.is_settled())
+        of_width!(&mut self.core, core => {
+            if core.older.late(SLACK) {
+                core.restart(instructions);
+            }
+            core.is_settled()
+        })
     }
 }
 

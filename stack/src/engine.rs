@@ -267,7 +267,9 @@ impl Learns for Stack {
 
     /// Not where lines can be taken away, or where ids of lines may run out.
     fn walks(&mut self) -> bool {
-        of_width!(&mut self.core, core => core.sharing.is_none() && !core.lines.may_run_out(SCARCE))
+        of_width!(&mut self.core, core => {
+            core.sharing.is_none() && !core.lines.may_run_out(SCARCE) && core.templates.walks.wanted()
+        })
     }
 
     fn find_walk(&mut self, key: &[u64], bucket: Bucket) -> Found {
@@ -594,7 +596,12 @@ impl<const W: usize> Core<W> {
     #[cold]
     pub(crate) fn restart(&mut self, instructions: Instructions) {
         simd::run(Settle { left: &mut self.left }, instructions);
-        simd::run(RestartClock(self), instructions);
+        if self.left.load.is_some() {
+            if !self.older.sheets.is_empty() {
+                self.templates.walks.gave_up(self.lines.len() as u64);
+            }
+            simd::run(RestartClock(self), instructions);
+        }
     }
 
     #[inline(always)]
@@ -606,6 +613,7 @@ impl<const W: usize> Core<W> {
             V::run(Upper { core: self, bucket, counts, segment });
         }
         V::run(OlderTier(self));
+        self.templates.walks.others(self.work.fetches.len());
         self.leave::<V>(bucket, counts.as_deref_mut());
         let [loads, stores] = std::mem::take(&mut self.references);
         if let Some(counts) = within.as_deref_mut().or(counts.as_deref_mut()) {

@@ -10,7 +10,7 @@
 
 use crate::lines::{Id, Lines};
 use crate::sets::Sets;
-use crate::sheets::Sheets;
+use crate::sheets::{self, Sheets};
 use crate::simd::Vector;
 use crate::timeline::Timeline;
 
@@ -54,6 +54,8 @@ pub(crate) struct Older {
     timeline: Timeline,
     pub(crate) sheets: Sheets,
     now: Time,
+    /// Whether the sheets are to be given up.
+    pub(crate) crowded: bool,
 }
 
 /// A line that was taken out.
@@ -80,7 +82,7 @@ pub(crate) struct Hint {
 
 impl Older {
     pub(crate) fn new() -> Self {
-        Self { timeline: Timeline::new(), sheets: Sheets::new(), now: 0 }
+        Self { timeline: Timeline::new(), sheets: Sheets::new(), now: 0, crowded: false }
     }
 
     /// As if the clock had so many more ticks to go.
@@ -209,10 +211,10 @@ impl Older {
         self.timeline.oldest_first()
     }
 
-    /// Whether `more` moves could run out of time.
+    /// Whether `more` moves could run out of time, or there are too many sheets: the clock has to begin again.
     #[inline(always)]
     pub(crate) fn late(&self, more: usize) -> bool {
-        (Time::MAX - self.now) as usize <= more
+        (Time::MAX - self.now) as usize <= more || self.crowded || self.sheets.len() > 2 * sheets::MOST
     }
 
     /// Gives every line a new time, 1 for the oldest: once in 2^31 moves, or where there are to be no sheets any more.

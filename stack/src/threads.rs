@@ -24,6 +24,7 @@ use std::hash::BuildHasherDefault;
 impl Stack {
     /// From now on lines can be taken away by other stacks' stores. What was referenced before stands as it did.
     pub fn share(&mut self) {
+        of_width!(&mut self.core, core => core.older.crowded |= !core.older.sheets.is_empty());
         self.settle();
         of_width!(&mut self.core, core => core.share())
     }
@@ -229,6 +230,7 @@ impl<const W: usize> Core<W> {
         if self.sharing.is_some() {
             return;
         }
+        debug_assert!(self.older.sheets.is_empty(), "given up");
         self.deferred = false;
         std::mem::replace(&mut self.templates, Templates::new()).count(&mut self.buckets);
         let mut sharing = Box::new(Sharing::new(self.limits));

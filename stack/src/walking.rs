@@ -183,14 +183,14 @@ impl<const W: usize> Core<W> {
             return false;
         }
         walks.lines = 0;
-        let crowded = self.older.sheets.len() + walk.order.cycle.len() > sheets::MOST;
-        if crowded || self.older.late(lines as usize + 2 * BATCH) {
+        self.older.crowded = self.older.sheets.len() + walk.order.cycle.len() > sheets::MOST;
+        if self.older.late(lines as usize + 2 * BATCH) {
             self.restart(instructions);
-            if !self.older.sheets.is_empty() || self.older.late(lines as usize + 2 * BATCH) {
+            if self.older.late(lines as usize + 2 * BATCH) || !self.templates.walks.wanted() {
                 return false;
             }
         }
-        self.templates.walks.used(number, more);
+        self.templates.walks.used(number, lines, more);
         simd::run(Walking { core: self, walk: &walk, strands, more, bucket, ranges: Vec::new() }, instructions);
         true
     }
