@@ -2,6 +2,7 @@
 
 use crate::objects::Objects;
 use crate::shape::{Event, Shape, What};
+use crate::walks;
 use bf_stack::Item;
 use std::ops::Range;
 use std::sync::Arc;
@@ -551,6 +552,18 @@ impl Batch {
         (self.accesses, self.events) = (0, 0);
         self.items.clear();
         (self.objects, self.owed) = (None, false);
+    }
+
+    /// Whether most of its accesses are in loops that may walk over lines.
+    pub(crate) fn walks(&self) -> bool {
+        // A look at each record only where there are few.
+        const EACH: u64 = 8;
+        let long = |record: &Record<'_>| match record {
+            Record::Shaped { shape, words, whole: true, .. } => shape.stream && walks::may_walk(shape, words),
+            _ => false,
+        };
+        let few = EACH * self.words.len() as u64 <= self.accesses;
+        few && 2 * self.records().filter(long).map(Record::accesses).sum::<u64>() >= self.accesses
     }
 
     pub(crate) fn records(&self) -> Records<'_> {

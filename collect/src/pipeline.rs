@@ -54,6 +54,8 @@ pub(crate) struct Item {
     pub(crate) digests: Vec<OnceLock<Vec<Digest>>>,
     /// Whether its slot's stacks wait for that.
     ahead: AtomicBool,
+    /// Whether most of it is loops that stacks take as a whole, which digests are not made of.
+    walks: bool,
 }
 
 impl Item {
@@ -244,8 +246,8 @@ impl Pipeline {
         let empty = self.spare.pop().unwrap_or_default();
         let batch = std::mem::replace(batch, empty);
         let digests = (0..self.parts).map(|_| OnceLock::new()).collect();
-        let mut item =
-            Arc::new(Item { slot, batch, bucket, sorted: OnceLock::new(), digests, ahead: AtomicBool::new(false) });
+        let (sorted, ahead, walks) = (OnceLock::new(), AtomicBool::new(false), batch.walks());
+        let mut item = Arc::new(Item { slot, batch, bucket, sorted, digests, ahead, walks });
         while let Err(back) = self.intake.push(item) {
             if self.closed() {
                 return;
@@ -377,7 +379,7 @@ impl Pipeline {
             if schedule.sorts {
                 schedule.sorting.push_back((number, item));
             } else {
-                if self.digests && (schedule.pays || number.is_multiple_of(PROBE)) {
+                if self.digests && !item.walks && (schedule.pays || number.is_multiple_of(PROBE)) {
                     item.ahead.store(true, Ordering::Relaxed);
                     (0..self.parts).for_each(|part| schedule.ahead.push_back((number, part, Arc::clone(&item))));
                 }

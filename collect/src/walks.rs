@@ -43,6 +43,13 @@ pub(crate) struct Plan {
     strand_of: Vec<usize>,
 }
 
+/// Whether a stream may be a walk over lines of some size.
+pub(crate) fn may_walk(shape: &Shape, words: &[u64]) -> bool {
+    const LINE: u64 = 64;
+    let stride = shape.simple.first().map_or(0, |step| words[step.word as usize + 1]);
+    shape.plain() && stride.is_power_of_two() && stride <= LINE && shape.iterations(words) >= SHORTEST * (LINE / stride)
+}
+
 impl Plan {
     /// The next `left` iterations of a stream, or some of them; whether they are a walk.
     pub(crate) fn make(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64, shift: u32) -> bool {
@@ -140,7 +147,7 @@ mod tests {
     use crate::batch::{Batch, TestShapes};
     use crate::references::{Scratch, Take};
     use crate::shape::{Step, What};
-    use bf_stack::{Bucket, Chunk, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Stack};
+    use bf_stack::{Bucket, Chunk, Deferred, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Stack};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -245,22 +252,36 @@ mod tests {
             let stack = || Stack::with_time_left(limits, time_left);
             let mut fast: Vec<_> = all().map(|which| stack().with_instructions(which)).collect();
             let (mut scratch, mut walked) = (Scratch::default(), 0);
-            for words in records.iter().chain(&records) {
+            // One leaves half of the work behind, which is taken and comes back.
+            let (mut later, mut taken) = (stack(), None::<Deferred>);
+            later.defer();
+            for (words, step) in records.iter().chain(&records).zip(0..) {
                 let mut feed = |batch: &mut Batch| {
                     batch.references(6, attributed, &mut scratch, |chunk| plain.feed_chunk(chunk, Bucket::FIRST));
-                    for stack in &mut fast {
+                    for stack in fast.iter_mut().chain([&mut later]) {
                         batch.references_to(6, attributed, &mut scratch, Counting(stack, &mut walked));
                     }
                 };
                 let mut batch = Batch::new();
                 batch.append(words.iter().copied(), &mut shapes, |part| feed(part));
                 feed(&mut batch);
+                match (step % 3, &mut taken) {
+                    (0, Some(taken)) => taken.add(later.take_deferred()),
+                    (0, none) => *none = Some(later.take_deferred()),
+                    (1, taken) => taken.iter_mut().for_each(Deferred::work_off),
+                    (_, taken) => {
+                        taken.take().into_iter().for_each(|taken| later.put_back(taken));
+                        prop_assert!(later.settle());
+                        prop_assert_eq!(later.counted(), plain.counted());
+                    }
+                }
                 if asks {
                     prop_assert_eq!(fast[0].counted(), plain.counted());
                 }
             }
-            eprintln!("walked {walked} of {}", records.len());
-            for stack in &mut fast {
+            taken.into_iter().for_each(|taken| later.put_back(taken));
+            prop_assert!(later.settle());
+            for stack in fast.iter_mut().chain([&mut later]) {
                 prop_assert_eq!(stack.counted(), plain.counted());
                 // Where there is a second thread there are no walks, and all lines stand where they did.
                 stack.share();
