@@ -253,7 +253,7 @@ mod tests {
             let mut fast: Vec<_> = all().map(|which| stack().with_instructions(which)).collect();
             let (mut scratch, mut walked) = (Scratch::default(), 0);
             // One leaves half of the work behind, which is taken and comes back.
-            let (mut later, mut taken) = (stack(), None::<Deferred>);
+            let (mut later, mut taken) = (Stack::new(limits), None::<Deferred>);
             later.defer();
             for (words, step) in records.iter().chain(&records).zip(0..) {
                 let mut feed = |batch: &mut Batch| {

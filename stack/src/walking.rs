@@ -4,7 +4,7 @@ use crate::counts::Counts;
 use crate::engine::{BATCH, Core};
 use crate::even::EVEN;
 use crate::older::{Hint, Time};
-use crate::sheets::{self, add_congruent, cut_off};
+use crate::sheets::{self, Asked, cut_off};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::walk::{First, Moves, Periodic, Spot, Walk, Walked};
 use crate::Bucket;
@@ -17,7 +17,7 @@ const MORE: u64 = 2;
 /// Lines of a walk, at most.
 const LONGEST: u64 = 1 << 20;
 /// Where the upper tiers hold at most so many lines each may become a sheet.
-const FEW: usize = 12;
+const FEW: usize = 48;
 
 /// Where not all goes evenly, it is tried again after so many periods.
 const PAUSE: u32 = 2;
@@ -97,11 +97,12 @@ impl<const W: usize> Walking<'_, W> {
         let (mut full, mut sums) = (0, [0; W]);
         let taken = core.older.take(&mut core.lines, (line, id), &mut follow.hint);
         if let Some(taken) = taken {
-            full = taken.singles + core.older.sheets.newer(line, taken.last, &mut sums, &mut follow.cuts);
-            for range in &self.ranges {
-                full += (range.end - range.start) as u32;
-                add_congruent(&mut sums, range, line);
-            }
+            let (is_counted, above) = (!taken.is_single, &self.ranges[..]);
+            let asked = Asked { line, last: taken.last, is_counted, above };
+            full = taken.singles + core.older.sheets.newer(asked, &mut sums, &mut follow.cuts).0;
+        }
+        if taken.is_none_or(|taken| taken.is_single) {
+            core.older.sheets.count(line);
         }
         let needs_sets = taken.is_some_and(|taken| taken.is_single || taken.singles > 0);
         core.work.walked.push(Walked {
@@ -204,6 +205,7 @@ impl<const W: usize> Core<W> {
             let few = entries.len() <= FEW && self.older.sheets.len() < sheets::MOST / 2;
             if few || self.older.sheets.has_end(line) {
                 let (time, place) = self.older.next();
+                self.older.sheets.count(line);
                 self.older.sheets.add(line..line + 1, time, 1, place);
                 self.older.pass(1);
             } else {
