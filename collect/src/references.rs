@@ -295,8 +295,12 @@ impl<T: Take> Writer<'_, T> {
                 written
             });
             self.room = CHUNK;
-            let loops = [&loops[0], &loops[1]]
-                .map(|(references, items, parts)| Chunk { references, items, parts, ..Chunk::default() });
+            let loops = [&loops[0], &loops[1]].map(|(references, items, parts)| Chunk {
+                references,
+                items,
+                parts,
+                ..Chunk::default()
+            });
             self.take.learn_walk(&self.plan.key, &self.plan.strands, walks::FEWEST, loops);
             found = self.take.find_walk(&self.plan.key);
         }

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Periods of the loops that templates are made of: no strand is out of step with the others after half of them.
 pub(crate) const FEWEST: u64 = 12;
 /// Shorter loops are no walks.
-const SHORTEST: u64 = 16;
+const SHORTEST: u64 = 40;
 /// Steps, at most, and strands.
 const STEPS: usize = 32;
 const STRANDS: usize = 16;
@@ -207,9 +207,17 @@ mod tests {
         ];
         let strand = (address.clone(), moves);
         let stride = prop_oneof![4 => Just(8_u64), 2 => Just(16), 1 => Just(64), 1 => Just(24), 1 => Just(4)];
-        let lines = prop_oneof![4 => 16..40_u64, 1 => 0..400_u64];
+        let lines = prop_oneof![4 => SHORTEST..70, 1 => 0..400_u64];
         let single = (address, prop::bool::ANY);
-        (lines, 0..8_u64, stride, [strand.clone(), strand.clone(), strand], 1..8_i64, prop::collection::vec(single, 0..6), 0..3_u64)
+        (
+            lines,
+            0..8_u64,
+            stride,
+            [strand.clone(), strand.clone(), strand],
+            1..8_i64,
+            prop::collection::vec(single, 0..6),
+            0..3_u64,
+        )
             .prop_map(|(lines, more, stride, strands, times, singles, which)| {
                 let count = (lines * 64 / stride + more).min(9000);
                 let mut words = Vec::new();
@@ -251,7 +259,7 @@ mod tests {
             let all = || Instructions::ALL.into_iter().filter(|instructions| instructions.available());
             let stack = || Stack::with_time_left(limits, time_left);
             let mut fast: Vec<_> = all().map(|which| stack().with_instructions(which)).collect();
-            let (mut scratch, mut walked) = (Scratch::default(), 0);
+            let mut scratch = Scratch::default();
             // One leaves half of the work behind, which is taken and comes back.
             let (mut later, mut taken) = (Stack::new(limits), None::<Deferred>);
             later.defer();
@@ -259,7 +267,7 @@ mod tests {
                 let mut feed = |batch: &mut Batch| {
                     batch.references(6, attributed, &mut scratch, |chunk| plain.feed_chunk(chunk, Bucket::FIRST));
                     for stack in fast.iter_mut().chain([&mut later]) {
-                        batch.references_to(6, attributed, &mut scratch, Counting(stack, &mut walked));
+                        batch.references_to(6, attributed, &mut scratch, Counting(stack, &mut 0));
                     }
                 };
                 let mut batch = Batch::new();
@@ -291,6 +299,27 @@ mod tests {
                 prop_assert_eq!(lines, plain.counted().iter().map(|counted| counted.all.cold.iter().sum::<u64>()).sum::<u64>());
             }
         }
+    }
+
+    /// The product of two matrices, row by row: once the first rows are known, each is taken as a whole.
+    #[test]
+    fn rows_of_a_matrix_are_walked_over() {
+        let step = |word, what| Step { word, offset: 0, what, item: Item::NONE };
+        let steps = vec![step(2, What::Load(16)), step(4, What::Load(16)), step(4, What::Store(16))];
+        let once = Shape::once(2, vec![step(1, What::Load(8))]);
+        let mut shapes = TestShapes([Shape::stream(6, steps), once].map(|shape| Arc::new(shape.unwrap())).into());
+        let (mut stack, mut plain) = (Stack::new(Limits::default()), Plain::new(Limits::default()));
+        let (mut scratch, mut walked, rows) = (Scratch::default(), 0, 24_u64);
+        for (i, k) in (0..rows).flat_map(|i| (0..rows).map(move |k| (i, k))) {
+            let [a, b, c] = [0x10_0000, 0x20_0010, 0x40_0008].map(|first: u64| move |row: u64| first + 4096 * row);
+            let mut batch = Batch::new();
+            let words = [2, a(i) + 8 * k, 1, 256, b(k), 16, c(i), 16];
+            batch.append(words.into_iter(), &mut shapes, |_| panic!("few accesses"));
+            batch.references(6, false, &mut scratch, |chunk| plain.feed_chunk(chunk, Bucket::FIRST));
+            batch.references_to(6, false, &mut scratch, Counting(&mut stack, &mut walked));
+        }
+        assert!(walked as u64 > rows * (rows - 3), "{walked}");
+        assert_eq!(stack.counted(), plain.counted());
     }
 
     proptest! {

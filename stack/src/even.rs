@@ -35,23 +35,17 @@ struct Course<const W: usize> {
     always: [u32; W],
     adds: Vec<u32>,
     takes: Vec<u32>,
-    /// Whether it is the difference to all lines.
-    from_all: bool,
 }
 
 impl<const W: usize> Course<W> {
-    /// A range of lines is above the first one, or is not, of all lines; whether it starts one line later for each one that
-    /// follows, and ends so.
+    /// A range of lines is above the first one; whether it starts one line later for each one that follows, and ends so.
     fn add(&mut self, lines: Range<u64>, starts_later: bool, ends_later: bool) {
         let before = lines.start.wrapping_sub(self.line + 1) as u32 % TURN + TURN;
         let len = (lines.end - lines.start) as u32;
-        let (sign, more) = (if self.from_all { u32::MAX } else { 1 }, u32::from(ends_later).wrapping_sub(starts_later.into()));
-        self.full = self.full.wrapping_add(sign.wrapping_mul(len));
-        self.more = self.more.wrapping_add(sign.wrapping_mul(more));
-        let (plus, minus) =
-            if self.from_all { (&mut self.takes, &mut self.adds) } else { (&mut self.adds, &mut self.takes) };
+        self.full += len;
+        self.more = self.more.wrapping_add(u32::from(ends_later)).wrapping_sub(u32::from(starts_later));
         for (whole, stays, varies, sign) in
-            [(before + len, ends_later, plus, sign), (before, starts_later, minus, sign.wrapping_neg())]
+            [(before + len, ends_later, &mut self.adds, 1), (before, starts_later, &mut self.takes, u32::MAX)]
         {
             if !stays {
                 varies.push(whole);
@@ -84,16 +78,11 @@ impl<const W: usize> Walking<'_, W> {
         if self.core.work.walked.len() + periods as usize * cycle.len() > BATCH {
             self.leave::<V>(counts);
         }
-        let (walked, sheets) = (&mut self.core.work.walked, &self.core.older.sheets);
+        let walked = &mut self.core.work.walked;
         for number in 0..periods as u32 {
             for (course, first) in courses.iter().zip(cycle) {
-                let mut always = course.always;
-                if course.from_all {
-                    let (_, all) = sheets.all::<W>(course.line + u64::from(number));
-                    always.iter_mut().zip(all).for_each(|(sum, all)| *sum = sum.wrapping_add(all));
-                }
                 walked.push(Walked {
-                    by_set: V::halve(&always, &course.adds, &course.takes, number),
+                    by_set: V::halve(&course.always, &course.adds, &course.takes, number),
                     full: course.full.wrapping_add(number.wrapping_mul(course.more)),
                     id: 0,
                     line: course.line as u32 + number,
@@ -134,9 +123,9 @@ impl<const W: usize> Walking<'_, W> {
                 follow.hint.sheet = older.sheets.find(line)?;
             }
             let sheet = follow.hint.sheet;
-            let extent = older.sheets.get(sheet);
+            let extent = older.sheets.extents()[sheet];
             let known = self.ranges.get(follow.range).is_some_and(|range| range.end == line);
-            if extent.lines.start != line || !known || courses.iter().any(|other| other.sheet == sheet) {
+            if extent.first != line || !known || courses.iter().any(|other| other.sheet == sheet) {
                 return None;
             }
             let (step, lines) = older.sheets.even(sheet);
@@ -147,8 +136,7 @@ impl<const W: usize> Walking<'_, W> {
             let (singles, always) = (older.singles(sheet), [0; W]);
             let (adds, takes) = (Vec::new(), Vec::new());
             let last = extent.oldest;
-            let course = Course { line, last, step, sheet, singles, full: 0, more: 0, always, adds, takes, from_all: false };
-            courses.push(course);
+            courses.push(Course { line, last, step, sheet, singles, full: 0, more: 0, always, adds, takes });
         }
         Some((courses, periods))
     }
@@ -158,30 +146,19 @@ impl<const W: usize> Walking<'_, W> {
         let sheets = &self.core.older.sheets;
         for number in 0..courses.len() {
             let Course { line, last, step, sheet: own, singles, .. } = courses[number];
-            let (from_all, _) = sheets.few::<W>(last, self.ranges.len());
-            let mut above = Course { full: singles, more: 0, always: [0; W], from_all, ..courses[number].clone() };
+            let mut above = Course { full: singles, more: 0, always: [0; W], ..courses[number].clone() };
             above.adds.clear();
             above.takes.clear();
-            if from_all {
-                // All but the line itself.
-                above.full += sheets.all::<W>(line).0 - 1;
-                above.always = [u32::MAX; W];
-            }
             let until = last + (periods - 1) as Time * step;
-            for sheet in 0..sheets.len() {
-                let extent = sheets.get(sheet);
+            for (sheet, extent) in sheets.extents().iter().enumerate() {
                 if sheet == own {
-                    if !from_all {
-                        above.add(line + 1..extent.lines.end, true, false);
-                    }
+                    above.add(line + 1..extent.end, true, false);
                     continue;
                 }
-                let all_newer = extent.oldest > until;
-                let all_older = extent.newest <= last;
-                if if from_all { all_newer } else { all_older } {
+                if extent.newest <= last {
                     continue;
                 }
-                if !all_older && extent.newest <= until {
+                if extent.newest <= until {
                     return None;
                 }
                 // Another strand may be taking lines from it.
@@ -192,7 +169,7 @@ impl<const W: usize> Walking<'_, W> {
                     let oldest = extent.oldest + taken as Time * taker.map_or(0, |taker| courses[taker].step);
                     let last = last + period as Time * step;
                     if oldest > last {
-                        return (extent.lines.start + taken, None);
+                        return (extent.first + taken, None);
                     }
                     let (line, piece, step) = match hint.get_mut(sheet) {
                         Some(hint) => sheets.cut(sheet, last, hint),
@@ -200,29 +177,12 @@ impl<const W: usize> Walking<'_, W> {
                     };
                     (line, Some((piece, step)))
                 };
-                let (first, moves) = match all_older {
-                    true => (extent.lines.end, false),
-                    false => {
-                        let ((first, how), (later, how_later)) = (start(0), start(periods - 1));
-                        let even = how == how_later && how.is_none_or(|(_, at)| at == step);
-                        let moves = later - first == periods - 1 && even;
-                        if first != later && !moves {
-                            return None;
-                        }
-                        (first, moves)
-                    }
-                };
-                match from_all {
-                    true => {
-                        let taken = u64::from(taker.is_some_and(|taker| taker < number));
-                        above.add(extent.lines.start + taken..first, taker.is_some(), moves);
-                    }
-                    false => above.add(first..extent.lines.end, moves, false),
+                let ((first, how), (later, how_later)) = (start(0), start(periods - 1));
+                let moves = later - first == periods - 1 && how == how_later && how.is_none_or(|(_, at)| at == step);
+                if first != later && !moves {
+                    return None;
                 }
-            }
-            if from_all {
-                courses[number] = above;
-                continue;
+                above.add(first..extent.end, moves, false);
             }
             for (range, lines) in self.ranges.iter().enumerate() {
                 let grows = follows.iter().position(|other| other.range == range);

@@ -10,7 +10,7 @@
 
 use crate::lines::{Id, Lines};
 use crate::sets::Sets;
-use crate::sheets::{self, Asked, Sheets};
+use crate::sheets::{self, Sheets};
 use crate::simd::Vector;
 use crate::timeline::Timeline;
 
@@ -56,7 +56,7 @@ pub(crate) struct Older {
     now: Time,
     /// Whether the sheets are to be given up.
     pub(crate) crowded: bool,
-    /// How many more sheets may be looked at for single lines until they are.
+    /// How many more of them may be looked at for single lines until they are.
     patience: usize,
 }
 
@@ -114,21 +114,17 @@ impl Older {
         fetch: u32,
         above: impl FnOnce([u32; W]),
     ) -> Option<usize> {
-        let mut step =
-            Move { newer: [0; W], up: up.0 as u32, last: 0, is_single: false, down: 0, now: 0, fetch };
+        let mut step = Move { newer: [0; W], up: up.0 as u32, last: 0, is_single: false, down: 0, now: 0, fetch };
         let mut full = None;
         if let Some(taken) = self.take(lines, up, &mut Hint::default()) {
             let mut sum = taken.singles;
-            if !taken.is_single {
-                self.sheets.discount(up.0);
-            }
             if !self.sheets.is_empty() {
                 let mut by_set = [0; W];
-                let asked = Asked { line: up.0, last: taken.last, is_counted: false, above: &[] };
-                let (newer, steps) = self.sheets.newer(asked, &mut by_set, &mut []);
-                sum += newer;
-                self.tire(steps);
+                sum += self.sheets.newer(up.0, taken.last, &mut by_set, &mut []);
                 above(by_set);
+                // If there are many each time, they do not pay.
+                self.patience = (self.patience + EACH).min(PATIENCE).saturating_sub(self.sheets.len());
+                self.crowded |= self.patience == 0;
             }
             full = Some(sum as usize);
             step.is_single = taken.is_single;
@@ -141,14 +137,7 @@ impl Older {
         full
     }
 
-    /// So many sheets were looked at for a line: if there are many each time, sheets do not pay.
-    #[inline(always)]
-    fn tire(&mut self, steps: usize) {
-        self.patience = (self.patience + EACH).min(PATIENCE).saturating_sub(steps);
-        self.crowded |= self.patience == 0;
-    }
-
-    /// A line leaves, if it is here. If it was in a sheet, it is still counted there.
+    /// A line leaves, if it is here.
     #[inline(always)]
     pub(crate) fn take(&mut self, lines: &mut Lines, (line, id): (u64, Id), hint: &mut Hint) -> Option<Taken> {
         let state = lines.get_mut(id);
@@ -174,7 +163,7 @@ impl Older {
 
     /// Lines of the timeline that came after the first line of a sheet.
     pub(crate) fn singles(&self, sheet: usize) -> u32 {
-        let (_, place) = self.sheets.time(sheet, self.sheets.get(sheet).lines.start, &mut 0);
+        let (_, place) = self.sheets.time(sheet, self.sheets.extents()[sheet].first, &mut 0);
         self.timeline.from(place) as u32
     }
 
@@ -222,9 +211,7 @@ impl Older {
             }
             _ => (state.last, self.timeline.newer(state.place)),
         };
-        // If it is in a sheet, it is one of those that came by then.
-        let asked = Asked { line, last, is_counted: false, above: &[] };
-        (last, singles as u32 + self.sheets.newer(asked, sums, &mut []).0)
+        (last, singles as u32 + self.sheets.newer(line, last, sums, &mut []))
     }
 
     /// Lines from the oldest to the newest.

@@ -14,8 +14,8 @@ use crate::digest::{Digest, Segment};
 use crate::digester::Segments;
 use crate::repeats::{Combination, Kind};
 use crate::simd::{Task, Vector};
-use crate::{Bucket, Chunk, Item, Piece};
 use crate::walk::Walks;
+use crate::{Bucket, Chunk, Item, Piece};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -239,7 +239,15 @@ pub(crate) struct Walks<const W: usize> {
 impl<const W: usize> Walks<W> {
     pub(crate) const fn new() -> Self {
         let numbers = HashMap::with_hasher(BuildHasherDefault::new());
-        Self { numbers, entries: Vec::new(), asked: HashSet::with_hasher(BuildHasherDefault::new()), lines: 0, walked: 0, pause: 0, pauses: 0 }
+        Self {
+            numbers,
+            entries: Vec::new(),
+            asked: HashSet::with_hasher(BuildHasherDefault::new()),
+            lines: 0,
+            walked: 0,
+            pause: 0,
+            pauses: 0,
+        }
     }
 
     /// Looks a key up.
@@ -289,7 +297,7 @@ impl<const W: usize> Walks<W> {
         if self.walked >= PAYS * lines {
             self.pauses = 0;
         } else {
-            self.pause = PAUSE * lines << self.pauses;
+            self.pause = (PAUSE * lines) << self.pauses;
             self.pauses = (self.pauses + 1).min(MOST_PAUSES);
         }
         self.walked = 0;

@@ -1,13 +1,13 @@
 //! A loop walks over its lines: what its first references find, and where its lines are afterwards.
 
+use crate::Bucket;
 use crate::counts::Counts;
 use crate::engine::{BATCH, Core};
 use crate::even::EVEN;
 use crate::older::{Hint, Time};
-use crate::sheets::{self, Asked, cut_off};
+use crate::sheets::{self, add_congruent, cut_off};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::walk::{First, Moves, Periodic, Spot, Walk, Walked};
-use crate::Bucket;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -93,16 +93,17 @@ impl<const W: usize> Walking<'_, W> {
     fn reference<V: Vector>(&mut self, first: First, follow: &mut Follow, counts: Option<&mut Counts<W>>) {
         let line = self.line(first.spot);
         let core = &mut *self.core;
+        let known = core.lines.len();
         let id = core.lines.id(line).unwrap_or_default();
         let (mut full, mut sums) = (0, [0; W]);
-        let taken = core.older.take(&mut core.lines, (line, id), &mut follow.hint);
+        let is_new = core.lines.len() > known;
+        let taken = if is_new { None } else { core.older.take(&mut core.lines, (line, id), &mut follow.hint) };
         if let Some(taken) = taken {
-            let (is_counted, above) = (!taken.is_single, &self.ranges[..]);
-            let asked = Asked { line, last: taken.last, is_counted, above };
-            full = taken.singles + core.older.sheets.newer(asked, &mut sums, &mut follow.cuts).0;
-        }
-        if taken.is_none_or(|taken| taken.is_single) {
-            core.older.sheets.count(line);
+            full = taken.singles + core.older.sheets.newer(line, taken.last, &mut sums, &mut follow.cuts);
+            for range in &self.ranges {
+                full += (range.end - range.start) as u32;
+                add_congruent(&mut sums, range, line);
+            }
         }
         let needs_sets = taken.is_some_and(|taken| taken.is_single || taken.singles > 0);
         core.work.walked.push(Walked {
@@ -205,7 +206,6 @@ impl<const W: usize> Core<W> {
             let few = entries.len() <= FEW && self.older.sheets.len() < sheets::MOST / 2;
             if few || self.older.sheets.has_end(line) {
                 let (time, place) = self.older.next();
-                self.older.sheets.count(line);
                 self.older.sheets.add(line..line + 1, time, 1, place);
                 self.older.pass(1);
             } else {

@@ -84,8 +84,7 @@ impl Vector for Avx2 {
         for first in (0..W).step_by(8) {
             // SAFETY: see above; W is a multiple of 8.
             unsafe {
-                let bits =
-                    _mm256_add_epi32(_mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 8), _mm256_set1_epi32(first as i32));
+                let bits = _mm256_add_epi32(_mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 8), _mm256_set1_epi32(first as i32));
                 let of = |one: &u32| _mm256_srlv_epi32(_mm256_set1_epi32((one - period) as i32), bits);
                 let mut sum = _mm256_loadu_si256(sums.as_ptr().add(first).cast());
                 for add in adds {
