@@ -28,6 +28,11 @@
 //!
 //! A loop that was seen before, at other addresses, is worked off as a digest that is kept as a `template`.
 //!
+//! A long loop over arrays, whose lines are told by where its strands begin and how far they go, is a *walk* (`walk`): what
+//! happens among its own references is known from a loop like it, what its first references find is worked out from ranges of
+//! lines (`walking`, `even`), and its lines end in *sheets* (`sheets`), which are part of the older tier. Not where lines can be
+//! taken away.
+//!
 //! Small distances share cells (`near`), or, of items, wait until many of an item can be counted together (`by_item`);
 //! combinations of others that occur again and again wait in a table (`repeats`) before they are counted at each set count
 //! (`counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second time with the weight of all times

@@ -23,8 +23,9 @@ use std::hash::BuildHasherDefault;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Walks and keys without one, at most.
-const KNOWN: usize = 1 << 12;
+/// Walks, with keys for which there is none, at most; and keys remembered that were asked for once.
+const KNOWN: usize = 1 << 10;
+const ASKED: usize = 1 << 12;
 /// Sheets were worth while if loops walked over so many times more lines than were to be put elsewhere in the end. Else loops
 /// do not walk while so many times more come, twice as many the next time, but not more often than that.
 const PAYS: u64 = 4;
@@ -258,7 +259,7 @@ impl<const W: usize> Walks<W> {
             let here = *entry.key == *key && entry.bucket == bucket && entry.walk.is_some();
             return if here { Found::Template(number) } else { Found::Never };
         }
-        if self.asked.len() == KNOWN {
+        if self.asked.len() == ASKED {
             self.asked.clear();
         }
         if self.asked.insert(hash) { Found::New } else { Found::Again }

@@ -13,12 +13,11 @@ use std::sync::Arc;
 
 /// Walks need so many times more lines, those that were not taken for that reason included, than the upper tiers hold, which
 /// they empty.
-const MORE: u64 = 2;
-/// Lines of a walk, at most.
-const LONGEST: u64 = 1 << 20;
+const MORE: u64 = 4;
+/// Lines of a walk, at most: not more than there have to be ids for, where loops walk.
+const LONGEST: u64 = 1 << 17;
 /// Where the upper tiers hold at most so many lines each may become a sheet.
 const FEW: usize = 48;
-
 /// Where not all goes evenly, it is tried again after so many periods.
 const PAUSE: u32 = 2;
 
