@@ -85,7 +85,7 @@ impl<const W: usize> Walking<'_, W> {
                     by_set: V::halve(&course.always, &course.adds, &course.takes, number),
                     full: course.full.wrapping_add(number.wrapping_mul(course.more)),
                     id: 0,
-                    line: course.line as u32 + number,
+                    line: (course.line as u32).wrapping_add(number),
                     last: if course.singles > 0 { course.last + number as Time * course.step } else { 0 },
                     what: first.what,
                     is_single: false,
