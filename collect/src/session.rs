@@ -879,7 +879,8 @@ impl Session {
     /// is too much, for the caller.
     fn leave<'a>(&'a self, owner: &'a Owner, part: usize) -> impl Fn(usize, &mut Stack) + 'a {
         move |index, stack| {
-            if !stack.defers() {
+            // Loops that walk over lines leave little each.
+            if !stack.defers() || stack.left() < WORTH {
                 return;
             }
             let Some(mut behind) = self.lock(&owner.behind[part]) else { return };
@@ -1305,6 +1306,8 @@ const NAP: Duration = Duration::from_micros(20);
 /// So often a lock is tried that should be free soon.
 const PATIENCE: u32 = 1000;
 
+/// Lines that a stack left behind before others take them.
+const WORTH: usize = 1024;
 /// Batches of references that stacks may leave behind before they are fed again.
 const WAITING: usize = 8;
 

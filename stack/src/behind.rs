@@ -484,6 +484,14 @@ impl Stack {
         of_width!(&self.core, core => core.deferred && !core.older.late(SLACK))
     }
 
+    /// Lines in what it left behind since the last time.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        of_width!(&self.core, core => {
+            core.left.works.iter().map(|work| work.fetches.len() + work.walked.len()).sum()
+        })
+    }
+
     /// What it left behind since the last time.
     pub fn take_deferred(&mut self) -> Deferred {
         let left = match &mut self.core {
