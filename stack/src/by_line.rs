@@ -58,22 +58,25 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
     #[inline]
     #[must_use]
     pub fn get(&self, line: u64) -> T {
-        let region = line >> REGION_BITS;
-        let known = self.known[known(region)];
-        let index = if known.0 == region + 1 { Some(&known.1) } else { self.indices.get(&region) };
-        let region = index.map(|&index| &self.regions[index as usize].1);
+        let region = self.region_of(line);
         region.and_then(|region| region.all().get(region.place(line)?).copied()).unwrap_or_default()
     }
 
     /// What is kept of a line and those that follow it, all of which something is kept of, up to the end of its region.
     pub(crate) fn following(&self, line: u64) -> &[T] {
-        let region = line >> REGION_BITS;
-        let known = self.known[known(region)];
-        let index = if known.0 == region + 1 { Some(&known.1) } else { self.indices.get(&region) };
-        let region = index.map(|&index| &self.regions[index as usize].1);
+        let region = self.region_of(line);
         let all = region.and_then(|region| region.all().get(region.place(line)?..));
         let left = REGION - line as usize % REGION;
         all.map_or(&[], |all| &all[..all.len().min(left)])
+    }
+
+    /// The region of a line, if something is kept of one of its lines.
+    #[inline(always)]
+    fn region_of(&self, line: u64) -> Option<&Region<T>> {
+        let region = line >> REGION_BITS;
+        let known = self.known[known(region)];
+        let index = if known.0 == region + 1 { Some(&known.1) } else { self.indices.get(&region) };
+        index.map(|&index| &self.regions[index as usize].1)
     }
 
     /// All lines of which something is kept.

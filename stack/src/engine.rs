@@ -19,6 +19,7 @@ use crate::tiers::Tiers;
 use crate::top::{NONE, Order};
 use crate::upper::Upper;
 use crate::walk::LearnWalk;
+use crate::walking::Worth;
 use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Use};
 use std::ops::Range;
 
@@ -98,6 +99,7 @@ pub(crate) struct Core<const W: usize> {
     /// Lines of `uses`.
     used: usize,
     pub(crate) templates: Templates<W>,
+    pub(crate) worth: Worth,
     /// Only if lines can be taken away.
     pub(crate) sharing: Option<Box<Sharing<W>>>,
     /// Who asks for them: outcomes of the references in `runs`, and of each run which is that of the first; none: [`u32::MAX`].
@@ -268,7 +270,7 @@ impl Learns for Stack {
     /// Not where lines can be taken away, or where ids of lines may run out.
     fn walks(&mut self) -> bool {
         of_width!(&mut self.core, core => {
-            core.sharing.is_none() && !core.lines.may_run_out(SCARCE) && core.templates.walks.wanted()
+            core.sharing.is_none() && !core.lines.may_run_out(SCARCE) && core.worth.walks()
         })
     }
 
@@ -406,6 +408,7 @@ impl<const W: usize> Core<W> {
             divided: 0,
             used: 0,
             templates: Templates::new(),
+            worth: Worth::default(),
             sharing: None,
             outcomes: Vec::new(),
             outcome_of: Vec::new(),
@@ -591,7 +594,7 @@ impl<const W: usize> Core<W> {
         simd::run(Settle { left: &mut self.left }, instructions);
         if self.left.load.is_some() {
             if !self.older.sheets.is_empty() {
-                self.templates.walks.gave_up(self.lines.len() as u64);
+                self.worth.gave_up(self.lines.len() as u64);
             }
             simd::run(RestartClock(self), instructions);
         }
@@ -606,7 +609,7 @@ impl<const W: usize> Core<W> {
             V::run(Upper { core: self, bucket, counts, segment });
         }
         V::run(OlderTier(self));
-        self.templates.walks.others(self.work.fetches.len());
+        self.worth.others(self.work.fetches.len());
         self.leave::<V>(bucket, counts.as_deref_mut());
         let [loads, stores] = std::mem::take(&mut self.references);
         if let Some(counts) = within.as_deref_mut().or(counts.as_deref_mut()) {

@@ -26,12 +26,6 @@ use std::sync::Arc;
 /// Walks, with keys for which there is none, at most; and keys remembered that were asked for once.
 const KNOWN: usize = 1 << 10;
 const ASKED: usize = 1 << 12;
-/// Sheets were worth while if loops walked over so many times more lines than were to be put elsewhere in the end. Else loops
-/// do not walk while so many times more come, twice as many the next time, but not more often than that.
-const PAYS: u64 = 4;
-const PAUSE: u64 = 8;
-const MOST_PAUSES: u32 = 8;
-
 /// Where a line of a loop is: so many lines behind the first of a strand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spot {
@@ -228,27 +222,12 @@ pub(crate) struct Walks<const W: usize> {
     entries: Vec<Entry<W>>,
     /// Hashes of keys that were asked for.
     asked: HashSet<u64, BuildHasherDefault<Mix>>,
-    /// Lines of loops that were not taken since one was.
-    pub(crate) lines: u64,
-    /// Lines that loops walked over since the sheets were given up the last time.
-    walked: u64,
-    /// So many other lines are to come into the upper tiers before loops walk again, and how often in a row that was so.
-    pause: u64,
-    pauses: u32,
 }
 
 impl<const W: usize> Walks<W> {
     pub(crate) const fn new() -> Self {
         let numbers = HashMap::with_hasher(BuildHasherDefault::new());
-        Self {
-            numbers,
-            entries: Vec::new(),
-            asked: HashSet::with_hasher(BuildHasherDefault::new()),
-            lines: 0,
-            walked: 0,
-            pause: 0,
-            pauses: 0,
-        }
+        Self { numbers, entries: Vec::new(), asked: HashSet::with_hasher(BuildHasherDefault::new()) }
     }
 
     /// Looks a key up.
@@ -281,32 +260,8 @@ impl<const W: usize> Walks<W> {
         self.entries.get(number as usize)?.walk.clone()
     }
 
-    /// Whether loops may walk now.
-    #[inline]
-    pub(crate) fn wanted(&self) -> bool {
-        self.pause == 0
-    }
-
-    /// So many other lines came into the upper tiers.
-    #[inline(always)]
-    pub(crate) fn others(&mut self, lines: usize) {
-        self.pause = self.pause.saturating_sub(lines as u64);
-    }
-
-    /// All sheets were given up, which took a step for each of so many lines. That should not happen often.
-    pub(crate) fn gave_up(&mut self, lines: u64) {
-        if self.walked >= PAYS * lines {
-            self.pauses = 0;
-        } else {
-            self.pause = (PAUSE * lines) << self.pauses;
-            self.pauses = (self.pauses + 1).min(MOST_PAUSES);
-        }
-        self.walked = 0;
-    }
-
-    /// It came once more, with so many lines, and so many periods more than fewest.
-    pub(crate) fn used(&mut self, number: u32, lines: u64, more: u64) {
-        self.walked += lines;
+    /// It came once more, with so many periods more than fewest.
+    pub(crate) fn used(&mut self, number: u32, more: u64) {
         let entry = &mut self.entries[number as usize];
         entry.uses += 1;
         entry.more += more;

@@ -19,7 +19,49 @@ const LONGEST: u64 = 1 << 17;
 /// Where the upper tiers hold at most so many lines each may become a sheet.
 const FEW: usize = 48;
 /// Where not all goes evenly, it is tried again after so many periods.
-const PAUSE: u32 = 2;
+const UNEVEN: u32 = 2;
+/// Sheets were worth while if loops walked over so many times more lines than were to be put elsewhere in the end. Else loops
+/// do not walk while so many times more come, twice as many the next time, but not more often than that.
+const PAYS: u64 = 4;
+const PAUSE: u64 = 8;
+const MOST_PAUSES: u32 = 8;
+
+/// Whether loops walk, which depends on what sheets gained so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Worth {
+    /// Lines of loops that were not taken since one was.
+    lines: u64,
+    /// Lines that loops walked over since the sheets were given up the last time.
+    walked: u64,
+    /// So many other lines are to come into the upper tiers before loops walk again, and how often in a row that was so.
+    pause: u64,
+    pauses: u32,
+}
+
+impl Worth {
+    /// Whether loops may walk now.
+    #[inline]
+    pub(crate) fn walks(&self) -> bool {
+        self.pause == 0
+    }
+
+    /// So many other lines came into the upper tiers.
+    #[inline(always)]
+    pub(crate) fn others(&mut self, lines: usize) {
+        self.pause = self.pause.saturating_sub(lines as u64);
+    }
+
+    /// All sheets were given up, which took a step for each of so many lines. That should not happen often.
+    pub(crate) fn gave_up(&mut self, lines: u64) {
+        if self.walked >= PAYS * lines {
+            self.pauses = 0;
+        } else {
+            self.pause = (PAUSE * lines) << self.pauses;
+            self.pauses = (self.pauses + 1).min(MOST_PAUSES);
+        }
+        self.walked = 0;
+    }
+}
 
 /// A line of a walk, as the next one of its strand will find things.
 #[derive(Clone, Default)]
@@ -62,7 +104,7 @@ impl<const W: usize> Task for Walking<'_, W> {
             if tries == 0 && left >= EVEN {
                 let evenly = self.evenly::<V>(cycle, (period, left), &mut follows, counts.as_deref_mut());
                 period += evenly;
-                tries = if evenly == 0 { PAUSE } else { 0 };
+                tries = if evenly == 0 { UNEVEN } else { 0 };
                 if evenly > 0 {
                     continue;
                 }
@@ -178,20 +220,20 @@ impl<const W: usize> Core<W> {
         let Some(walk) = self.templates.walks.get(number) else { return false };
         let Some(more) = periods.checked_sub(walk.periods) else { return false };
         let lines = walk.lines(periods);
-        let walks = &mut self.templates.walks;
-        walks.lines += lines;
-        if walks.lines < MORE * self.tiers.held.count() as u64 || lines > LONGEST {
+        self.worth.lines += lines;
+        if self.worth.lines < MORE * self.tiers.held.count() as u64 || lines > LONGEST {
             return false;
         }
-        walks.lines = 0;
-        self.older.crowded = self.older.sheets.len() + walk.order.cycle.len() > sheets::MOST;
+        self.worth.lines = 0;
+        self.older.crowded |= self.older.sheets.len() + walk.order.cycle.len() > sheets::MOST;
         if self.older.late(lines as usize + 2 * BATCH) {
             self.restart(instructions);
-            if self.older.late(lines as usize + 2 * BATCH) || !self.templates.walks.wanted() {
+            if self.older.late(lines as usize + 2 * BATCH) || !self.worth.walks() {
                 return false;
             }
         }
-        self.templates.walks.used(number, lines, more);
+        self.worth.walked += lines;
+        self.templates.walks.used(number, more);
         simd::run(Walking { core: self, walk: &walk, strands, more, bucket, ranges: Vec::new() }, instructions);
         true
     }
