@@ -647,18 +647,6 @@ impl Record<'_> {
             }
         }
     }
-
-    /// Gives all accesses to `take`, each with 1, those of a stream that stays where it is only once, with how often they happen.
-    pub(crate) fn for_each_place(self, take: &mut impl FnMut(Access, Item, u64)) {
-        match self {
-            Self::Shaped { shape, words, items, .. } if shape.stays(words) => {
-                let times = shape.iterations(words);
-                (0..times.min(1))
-                    .for_each(|first| steps(shape, words, items, first, &mut |a, item| take(a, item, times)));
-            }
-            _ => self.for_each(&mut |access, item| take(access, item, 1)),
-        }
-    }
 }
 
 /// The accesses of one iteration, the only one outside of streams.

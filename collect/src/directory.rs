@@ -1,7 +1,10 @@
 //! Which lines more than one thread uses: only these need a look into the stacks of others.
 
+use crate::Batch;
+use crate::courses::Course;
 use crate::tracker::{Place, Tracker};
-use bf_stack::{ByLine, Chunk, Common};
+use bf_stack::{ByLine, Common};
+use std::ops::Range;
 
 const ENTERED: usize = 512;
 
@@ -16,11 +19,37 @@ struct Users {
 
 const SEVERAL: u16 = u16::MAX;
 
+/// Lines that are added one by one, some of them several times.
+#[derive(Debug, Default)]
+struct Ranges(Vec<Range<u64>>);
+
+impl Ranges {
+    #[inline]
+    fn add(&mut self, line: u64) {
+        match self.0.last_mut() {
+            Some(last) if last.contains(&line) => {}
+            Some(last) if last.end == line => last.end += 1,
+            _ => self.0.push(line..line + 1),
+        }
+    }
+
+    /// Each line once, ascending.
+    fn in_order(mut self) -> Vec<Range<u64>> {
+        self.0.sort_unstable_by_key(|range| range.start);
+        self.0.dedup_by(|next, last| {
+            let meets = next.start <= last.end;
+            last.end = if meets { last.end.max(next.end) } else { last.end };
+            meets
+        });
+        self.0
+    }
+}
+
 /// All lines of one line size. Lines are entered in the order in which batches are analysed, as far as that matters.
 #[derive(Debug)]
 pub(crate) struct Directory {
     users: ByLine<Users>,
-    /// Of the chunk that is being entered, by the lowest bits of lines: line + 1, and the place + 1 of its last store there.
+    /// Of the batch that is being entered, by the lowest bits of lines: line + 1, and the place + 1 of its last store there.
     entered: Box<[(u64, Place)]>,
 }
 
@@ -54,23 +83,31 @@ impl Directory {
         true
     }
 
-    /// `slot` makes the references of a chunk; adds the lines that others used before to `common`, some of them several times.
-    pub(crate) fn enter_all(&mut self, chunk: Chunk<'_>, slot: u32, tracker: &mut Tracker, common: &mut Vec<Common>) {
+    /// `slot` makes the accesses of a batch to lines of `1 << shift` bytes; those that others used before, in their order.
+    pub(crate) fn enter_batch(&mut self, batch: &Batch, shift: u32, slot: u32, tracker: &mut Tracker) -> Vec<Common> {
         self.entered.fill((0, 0));
-        for (at, reference) in chunk.references.iter().enumerate() {
-            let (line, store) = (reference.line(), reference.is_store());
-            let stored = store.then(|| chunk.items.get(at).map_or(0, |item| item.0));
-            let entered = &mut self.entered[line as usize % ENTERED];
-            let place = stored.map_or(0, |place| place.saturating_add(1));
-            // To enter it once more would change nothing.
-            if entered.0 == line + 1 && (place == 0 || entered.1 == place) {
-                continue;
-            }
-            *entered = (line + 1, place);
-            if self.enter(line, slot, stored, tracker) {
-                common.push(Common { line, stored: store });
-            }
+        let [mut all, mut stored] = [Ranges::default(), Ranges::default()];
+        for record in batch.records() {
+            record.for_each_course(&mut |course: Course| {
+                let store = course.first.store.then_some(course.item.0);
+                for line in course.lines(shift).flatten() {
+                    let entered = &mut self.entered[line as usize % ENTERED];
+                    let place = store.map_or(0, |place| place.saturating_add(1));
+                    // To enter it once more would change nothing.
+                    if entered.0 == line + 1 && (place == 0 || entered.1 == place) {
+                        continue;
+                    }
+                    *entered = (line + 1, place);
+                    if self.enter(line, slot, store, tracker) {
+                        all.add(line);
+                        store.into_iter().for_each(|_| stored.add(line));
+                    }
+                }
+            });
         }
+        let mut stored = stored.in_order().into_iter().flatten().peekable();
+        let all = all.in_order().into_iter().flatten();
+        all.map(|line| Common { line, stored: stored.next_if_eq(&line).is_some() }).collect()
     }
 
     /// `slot`, the only one there is, referenced a line.

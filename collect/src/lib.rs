@@ -7,6 +7,7 @@
 mod anchors;
 mod batch;
 mod convert;
+mod courses;
 mod directory;
 mod items;
 mod objects;

@@ -17,7 +17,6 @@ use crate::batch::Repeats;
 use crate::directory::Directory;
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work};
-use crate::references::Scratch;
 use crate::rounds::{Left, Next, Rounds};
 use crate::stacks::{Behind, Digesters, Spare, Stacks};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
@@ -956,7 +955,7 @@ impl Session {
 
     /// A batch of `slot` has its turn: finds out which of its lines others used before it, and asks for them.
     fn sort(&self, sorter: &mut Sorter, slot: u32, batch: &Batch, bucket: Bucket) -> Sorted {
-        let Sorter { directories, scratch, number } = sorter;
+        let Sorter { directories, number } = sorter;
         if directories.is_empty() {
             return Sorted::default();
         }
@@ -968,12 +967,7 @@ impl Session {
         let mut lost = 0;
         let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes);
         let common = sizes.map(|((directory, tracker), line_bytes)| {
-            let mut common = Vec::new();
-            batch.references(line_bytes.ilog2(), true, scratch, |chunk| {
-                directory.enter_all(chunk, slot, tracker, &mut common);
-            });
-            common.sort_unstable_by_key(|common| (common.line, !common.stored));
-            common.dedup_by_key(|common| common.line);
+            let common = directory.enter_batch(batch, line_bytes.ilog2(), slot, tracker);
             if !common.is_empty() && bucket != Bucket::UNCOUNTED {
                 lost += tracker.accesses(slot, batch);
             }
@@ -1419,7 +1413,6 @@ impl AllMade {
 struct Sorter {
     /// For each line size; none while there is only one slot, or where lines are sampled.
     directories: Vec<Directory>,
-    scratch: Scratch,
     /// Of the last batch.
     number: u64,
 }

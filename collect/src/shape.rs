@@ -216,11 +216,6 @@ impl Shape {
         self.places.iter().any(|&place| words[place as usize] == 0)
     }
 
-    /// Whether it is a stream whose addresses do not move.
-    pub(crate) fn stays(&self, words: &[u64]) -> bool {
-        self.stream && self.places.iter().all(|&place| words[place as usize + 1] == 0)
-    }
-
     /// Moves the addresses of a stream on by so many iterations, those that are 0 too if it has no `holes`.
     pub(crate) fn advance(&self, words: &mut [u64], iterations: u64, holes: bool) {
         for &place in self.places.iter().filter(|_| self.stream) {

@@ -8,7 +8,8 @@
 //! Invariant: of each line followed, every access since then is counted. Where there are more lines than may be followed, those
 //! with the fewest misses are given up, with what was counted of them.
 
-use crate::{Access, Batch};
+use crate::Batch;
+use crate::courses::Course;
 use bf_profile::{LinePlace, LineUser, SharedLine, SharedLines};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
@@ -143,30 +144,28 @@ impl Tracker {
     pub(crate) fn accesses(&mut self, slot: u32, batch: &Batch) -> u64 {
         let before = self.misses;
         for record in batch.records() {
-            record.for_each_place(&mut |access, item, times| self.access(slot, access, item.0, times));
+            record.for_each_course(&mut |course| self.access(slot, course));
         }
         self.misses - before
     }
 
-    /// An access of `slot`, so often; of the lines it touches only those that are followed count.
+    /// Accesses of `slot`; of the lines they touch only those that are followed count.
     #[inline(always)]
-    pub(crate) fn access(&mut self, slot: u32, access: Access, place: Place, times: u64) {
-        let last = access.address + (access.size - 1);
-        for number in access.address >> self.shift..=last >> self.shift {
+    fn access(&mut self, slot: u32, course: Course) {
+        for number in course.lines(self.shift).flatten() {
             if self.may_be[number as usize % MAY_BE / 64] >> (number % 64) & 1 != 0 {
-                self.access_line(number, slot, access, place, times);
+                self.access_line(number, slot, course);
             }
         }
     }
 
     /// The same for one line.
     #[inline(never)]
-    fn access_line(&mut self, number: u64, slot: u32, access: Access, place: Place, times: u64) {
+    fn access_line(&mut self, number: u64, slot: u32, course: Course) {
         let Some(line) = self.lines.get_mut(&number) else { return };
-        let (begin, last) = (number << self.shift, access.address + (access.size - 1));
-        let (from, to) = (access.address.max(begin) - begin, last.min(begin + ((1 << self.shift) - 1)) - begin);
-        let unit = self.shift.saturating_sub(6);
-        self.misses += u64::from(line.access(slot, access.store, mask(from >> unit, to >> unit), place, times));
+        let begin = number << self.shift;
+        let (bytes, times) = course.on(begin..begin + (1 << self.shift), self.shift.saturating_sub(6));
+        self.misses += u64::from(line.access(slot, course.first.store, bytes, course.item.0, times));
     }
 
     /// What is known now.
@@ -176,11 +175,6 @@ impl Tracker {
         let &Self { shift, most, dropped_lines, dropped_accesses, .. } = self;
         SharedLines { line_bytes: 1 << shift, most: most as u64, dropped_lines, dropped_accesses, lines }
     }
-}
-
-/// Bits `from ..= to`.
-fn mask(from: u64, to: u64) -> u64 {
-    u64::MAX >> (63 - (to - from)) << from
 }
 
 impl Line {
@@ -270,12 +264,18 @@ impl User {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Access;
+    use bf_stack::Item;
+
+    fn access(tracker: &mut Tracker, slot: u32, access: Access, place: Place) {
+        tracker.access(slot, Course::once(access, Item(place)));
+    }
 
     fn used(accesses: &[(u32, u64, bool)]) -> SharedLines {
         let mut tracker = Tracker::new(6, 8);
         tracker.begin(1, 0, None);
         for &(slot, address, store) in accesses {
-            tracker.access(slot, Access { address: 64 + address, size: 4, store }, (slot + 1) as u16, 1);
+            access(&mut tracker, slot, Access { address: 64 + address, size: 4, store }, (slot + 1) as u16);
         }
         tracker.lines()
     }
@@ -322,7 +322,7 @@ mod tests {
     fn an_access_is_cut_to_its_lines() {
         let mut tracker = Tracker::new(8, 8);
         tracker.begin(1, 0, Some(3));
-        tracker.access(0, Access { address: 250, size: 10, store: false }, 1, 1);
+        access(&mut tracker, 0, Access { address: 250, size: 10, store: false }, 1);
         let lines = tracker.lines();
         let [user] = lines.lines[0].users.as_slice() else { panic!("one user") };
         // Four bytes of the line, which has a bit for four bytes.
@@ -336,7 +336,7 @@ mod tests {
         for line in 0..6 {
             tracker.begin(line, 0, None);
             for turn in 0..2 * line {
-                tracker.access((turn % 2) as u32, Access { address: line * 64, size: 8, store: true }, 0, 1);
+                access(&mut tracker, (turn % 2) as u32, Access { address: line * 64, size: 8, store: true }, 0);
             }
         }
         let lines = tracker.lines();
@@ -349,7 +349,7 @@ mod tests {
         let mut tracker = Tracker::new(6, 4);
         tracker.begin(0, 0, None);
         for item in 1..100 {
-            tracker.access(1, Access { address: 0, size: 1, store: false }, item, 1);
+            access(&mut tracker, 1, Access { address: 0, size: 1, store: false }, item);
         }
         let places = &tracker.lines().lines[0].users[1].places;
         assert_eq!((places.len(), places[0]), (PLACES, LinePlace { item: 0, loads: 84, stores: 0 }));

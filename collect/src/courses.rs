@@ -1,0 +1,134 @@
+//! What each step of a record does by itself, all iterations of a loop together: enough where the order of a thread's own accesses
+//! does not matter.
+
+use crate::batch::{Access, Record};
+use crate::references::at;
+use bf_stack::Item;
+use std::ops::{Range, RangeInclusive};
+
+/// Accesses of one step, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Course {
+    pub(crate) first: Access,
+    /// From each access to the next, bytes.
+    stride: i64,
+    /// How many there are, at least 1.
+    pub(crate) times: u64,
+    pub(crate) item: Item,
+}
+
+impl Record<'_> {
+    /// Gives all accesses to `take`, as courses. Stores to the same bytes are in order.
+    #[inline(always)]
+    pub(crate) fn for_each_course(self, take: &mut impl FnMut(Course)) {
+        if let Self::Shaped { shape, words, whole: true, items, .. } = self
+            && shape.plain()
+        {
+            let times = shape.iterations(words);
+            let item = |number: usize| items.get(number).copied().unwrap_or_default();
+            let mut stores = (0..).zip(&shape.simple).filter(|(_, step)| step.store).map(|(number, _)| item(number));
+            let alike = times == 1 || stores.next().is_none_or(|first| stores.all(|other| other == first));
+            let course = |(number, step)| {
+                let (first, _) = at(step, words);
+                let stride = if shape.stream { words[step.word as usize + 1] as i64 } else { 0 };
+                let first = Access { address: first, size: u64::from(step.more) + 1, store: step.store };
+                Course { first, stride, times, item: item(number) }
+            };
+            let courses = || (0..).zip(&shape.simple).map(course);
+            if alike && times > 0 && courses().all(|course| course.is_inside()) {
+                return courses().for_each(take);
+            }
+        }
+        self.for_each(&mut |access, item| take(Course::once(access, item)));
+    }
+}
+
+impl Course {
+    /// A single access.
+    pub(crate) const fn once(first: Access, item: Item) -> Self {
+        Self { first, stride: 0, times: 1, item }
+    }
+
+    /// Whether it does not come to an end of the address space.
+    fn is_inside(&self) -> bool {
+        let Access { address, size, .. } = self.first;
+        let moved = self.stride.checked_mul(i64::try_from(self.times - 1).unwrap_or(i64::MAX));
+        let last = moved.and_then(|moved| address.checked_add_signed(moved));
+        address.checked_add(size).and(last).is_some_and(|last| last.checked_add(size).is_some())
+    }
+
+    /// Lines of `1 << shift` bytes, ranges of neighbours, all of which it touches.
+    #[inline(always)]
+    pub(crate) fn lines(self, shift: u32) -> impl Iterator<Item = RangeInclusive<u64>> {
+        // All that lies between one access and the next is touched, or they are looked at one by one.
+        let dense = self.stride.unsigned_abs() <= 1 << shift;
+        let (each, moved) = if dense { (1, self.stride * (self.times - 1) as i64) } else { (self.times, 0) };
+        (0..each).map(move |number| {
+            let from = self.first.address.wrapping_add_signed(self.stride.wrapping_mul(number as i64));
+            let (low, high) =
+                if moved < 0 { (from.wrapping_add_signed(moved), from) } else { (from, from + moved as u64) };
+            low >> shift..=(high + (self.first.size - 1)) >> shift
+        })
+    }
+
+    /// Which bytes it touches among those from `begin` on, a bit for each `1 << unit` of them, up to 64; and how many accesses do.
+    pub(crate) fn on(self, bytes: Range<u64>, unit: u32) -> (u64, u64) {
+        let (mut mask, mut times) = (0, 0);
+        for number in self.numbers(&bytes) {
+            let from = self.first.address.wrapping_add_signed(self.stride * number as i64);
+            let last = (from + (self.first.size - 1)).min(bytes.end - 1) - bytes.start;
+            let from = from.max(bytes.start) - bytes.start;
+            mask |= u64::MAX >> (63 - ((last >> unit) - (from >> unit))) << (from >> unit);
+            times += 1;
+        }
+        (mask, if self.stride == 0 { times * self.times } else { times })
+    }
+
+    /// Which accesses touch some of these bytes, the first one for all that do not move on.
+    fn numbers(&self, bytes: &Range<u64>) -> Range<u64> {
+        let Access { address, size, .. } = self.first;
+        let step = self.stride.unsigned_abs();
+        if step == 0 {
+            return 0..u64::from(address < bytes.end && address + size > bytes.start);
+        }
+        // How far it has to go until it comes there, and until it has left.
+        let (comes, leaves) = if self.stride > 0 {
+            (bytes.start.saturating_sub(address + (size - 1)), bytes.end.saturating_sub(address))
+        } else {
+            ((address + 1).saturating_sub(bytes.end), (address + size).saturating_sub(bytes.start))
+        };
+        comes.div_ceil(step)..leaves.div_ceil(step).min(self.times)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_course_is_its_accesses(
+            address in 1000..2000_u64, size in 1..200_u64, stride in -300..300_i64, times in 1..40_u64, shift in 3..8_u32,
+        ) {
+            let first = Access { address: address + (1 << 20), size, store: false };
+            let course = Course { first, stride, times, item: Item::NONE };
+            let accesses = || (0..times).map(|number| first.address.wrapping_add_signed(stride * number as i64));
+            let mut expected: Vec<_> = accesses().flat_map(|from| from >> shift..=(from + size - 1) >> shift).collect();
+            expected.sort_unstable();
+            expected.dedup();
+            let mut lines: Vec<_> = course.lines(shift).flatten().collect();
+            lines.sort_unstable();
+            lines.dedup();
+            prop_assert_eq!(&lines, &expected);
+            let unit = shift.saturating_sub(6);
+            for line in lines {
+                let (begin, end) = (line << shift, (line + 1) << shift);
+                let there = accesses().filter(|from| *from < end && from + size > begin);
+                let bytes = there.clone().flat_map(|from| from.max(begin)..(from + size).min(end));
+                let mask = bytes.fold(0, |mask, byte| mask | 1_u64 << ((byte - begin) >> unit));
+                prop_assert_eq!(course.on(begin..end, unit), (mask, there.count() as u64));
+            }
+        }
+    }
+}
