@@ -707,6 +707,7 @@ fn copy(to: u64, from: u64, size: u64, mut take: impl FnMut(Access)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directory::Directory;
     use crate::references::Scratch;
     use crate::shape::Step;
     use crate::tracker::Tracker;
@@ -816,8 +817,11 @@ mod tests {
                 tracker.begin(0, 0, None);
                 tracker.begin(1, 0, None);
                 let other = self::batch(&[(2, 60), (0, 70)]);
-                let misses = [tracker.accesses(1, &other), tracker.accesses(0, batch), tracker.accesses(1, &other)];
-                (misses, tracker.lines())
+                let mut directory = Directory::new();
+                for (slot, batch) in [(1, &other), (0, batch), (1, &other)] {
+                    directory.enter_batch(batch, 6, slot, &mut tracker, true);
+                }
+                (tracker.misses(), tracker.lines())
             };
             prop_assert_eq!(shared(&folded), shared(&plain));
         }

@@ -1,4 +1,4 @@
-//! Which lines more than one thread uses: only these need a look into the stacks of others.
+//! Which lines more than one thread may hold: only these need a look into the stacks of others.
 
 use crate::Batch;
 use crate::courses::Course;
@@ -8,16 +8,17 @@ use std::ops::Range;
 
 const ENTERED: usize = 512;
 
-/// Who referenced a line.
+/// Who may hold a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Users {
     /// Nobody (0), one slot (its number + 1), or several ([`SEVERAL`]).
     slots: u16,
-    /// From where it was last stored while it had one user: the place + 1; 0: it was not.
+    /// From where it was last stored while it had one user: the place + 1; 0: it was not. [`TRACKED`]: it had more.
     stored: Place,
 }
 
 const SEVERAL: u16 = u16::MAX;
+const TRACKED: Place = Place::MAX;
 
 /// Lines that are added one by one, some of them several times.
 #[derive(Debug, Default)]
@@ -49,14 +50,24 @@ impl Ranges {
 #[derive(Debug)]
 pub(crate) struct Directory {
     users: ByLine<Users>,
-    /// Of the batch that is being entered, by the lowest bits of lines: line + 1, and the place + 1 of its last store there.
-    entered: Box<[(u64, Place)]>,
+    /// Of the batch that is being entered, by the lowest bits of lines.
+    entered: Box<[Entered]>,
+}
+
+/// A line that a batch came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entered {
+    /// Its number + 1.
+    line: u64,
+    /// The place + 1 of the last store there; 0: there was none.
+    place: Place,
+    tracked: bool,
 }
 
 impl Directory {
     /// Knows nothing.
     pub(crate) fn new() -> Self {
-        Self { users: ByLine::new(), entered: vec![(0, 0); ENTERED].into() }
+        Self { users: ByLine::new(), entered: vec![Entered::default(); ENTERED].into() }
     }
 
     /// Lines of which something is known.
@@ -65,42 +76,53 @@ impl Directory {
         self.users.iter().count()
     }
 
-    /// `slot` references a line, from a place if it stores; whether another did too. Whoever used it alone until now begins to be
-    /// tracked.
+    /// `slot` references a line, from a place if it stores; whether others may hold it. Whoever used it alone until now begins to
+    /// be tracked, the first time. Who stores it holds it alone.
     #[inline]
     fn enter(&mut self, line: u64, slot: u32, stored: Option<Place>, tracker: &mut Tracker) -> bool {
         let mine = user(slot);
         let users = self.users.of(line);
-        if users.slots == 0 || users.slots == mine && mine != SEVERAL {
-            users.slots = mine;
-            users.stored = stored.map_or(users.stored, |place| place.saturating_add(1));
-            return false;
-        }
-        if users.slots != SEVERAL {
+        let alone = users.slots == 0 || users.slots == mine && mine != SEVERAL;
+        if !alone && users.slots != SEVERAL && users.stored != TRACKED {
             tracker.begin(line, u32::from(users.slots) - 1, users.stored.checked_sub(1));
+            users.stored = TRACKED;
         }
-        users.slots = SEVERAL;
-        true
+        if users.stored != TRACKED {
+            users.stored = stored.map_or(users.stored, |place| place.saturating_add(1));
+        }
+        users.slots = if alone || stored.is_some() { mine } else { SEVERAL };
+        !alone
     }
 
-    /// `slot` makes the accesses of a batch to lines of `1 << shift` bytes; those that others used before, in their order.
-    pub(crate) fn enter_batch(&mut self, batch: &Batch, shift: u32, slot: u32, tracker: &mut Tracker) -> Vec<Common> {
-        self.entered.fill((0, 0));
+    /// `slot` makes the accesses of a batch to lines of `1 << shift` bytes, which the tracker is told if they are `counted`. The
+    /// lines that others may hold, in their order.
+    pub(crate) fn enter_batch(
+        &mut self,
+        batch: &Batch,
+        shift: u32,
+        slot: u32,
+        tracker: &mut Tracker,
+        counted: bool,
+    ) -> Vec<Common> {
+        self.entered.fill(Entered::default());
         let [mut all, mut stored] = [Ranges::default(), Ranges::default()];
         for record in batch.records() {
             record.for_each_course(&mut |course: Course| {
                 let store = course.first.store.then_some(course.item.0);
+                let place = store.map_or(0, |place| place.saturating_add(1));
                 for line in course.lines(shift).flatten() {
                     let entered = &mut self.entered[line as usize % ENTERED];
-                    let place = store.map_or(0, |place| place.saturating_add(1));
                     // To enter it once more would change nothing.
-                    if entered.0 == line + 1 && (place == 0 || entered.1 == place) {
-                        continue;
+                    if entered.line != line + 1 || place != 0 && entered.place != place {
+                        if self.enter(line, slot, store, tracker) {
+                            all.add(line);
+                            store.into_iter().for_each(|_| stored.add(line));
+                        }
+                        let tracked = counted && tracker.may_track(line);
+                        self.entered[line as usize % ENTERED] = Entered { line: line + 1, place, tracked };
                     }
-                    *entered = (line + 1, place);
-                    if self.enter(line, slot, store, tracker) {
-                        all.add(line);
-                        store.into_iter().for_each(|_| stored.add(line));
+                    if self.entered[line as usize % ENTERED].tracked {
+                        tracker.access_line(line, slot, course);
                     }
                 }
             });

@@ -119,6 +119,7 @@ impl<L: Learns> Take for (&mut L, Bucket) {
 
 impl Batch {
     /// The references to lines of `1 << shift` bytes, in order, in chunks; with items if there are any and they are wanted.
+    #[cfg(test)]
     pub(crate) fn references(&self, shift: u32, with_items: bool, scratch: &mut Scratch, feed: impl FnMut(Chunk<'_>)) {
         self.references_to(shift, with_items, scratch, feed);
     }

@@ -967,10 +967,9 @@ impl Session {
         let mut lost = 0;
         let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes);
         let common = sizes.map(|((directory, tracker), line_bytes)| {
-            let common = directory.enter_batch(batch, line_bytes.ilog2(), slot, tracker);
-            if !common.is_empty() && bucket != Bucket::UNCOUNTED {
-                lost += tracker.accesses(slot, batch);
-            }
+            let (before, counted) = (tracker.misses(), bucket != Bucket::UNCOUNTED);
+            let common = directory.enter_batch(batch, line_bytes.ilog2(), slot, tracker, counted);
+            lost += tracker.misses() - before;
             common
         });
         let common: Vec<_> = common.collect();

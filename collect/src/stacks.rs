@@ -6,7 +6,9 @@ use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
-use bf_stack::{Chunk, Common, Counted, Deferred, Digest, Digester, Engine, Found, Stack, Tally, There, Visit, Within};
+use bf_stack::{
+    Chunk, Common, Counted, Deferred, Digest, Digester, Engine, Found, Learns as _, Stack, Tally, There, Visit, Within,
+};
 use crossbeam_queue::ArrayQueue;
 use std::ops::Range;
 
@@ -71,6 +73,39 @@ impl<T: Take> Take for Limited<'_, T> {
         let walked = self.take.walk(template, strands, periods);
         (self.after)(&mut self.take);
         walked
+    }
+}
+
+/// Takes a batch that asks other stacks for these lines, which are in order.
+struct Beside<'a> {
+    stack: &'a mut Stack,
+    bucket: Bucket,
+    asked: &'a [Common],
+    visit: Visit,
+}
+
+impl Take for &mut Beside<'_> {
+    fn feed(&mut self, chunk: Chunk<'_>) {
+        self.stack.feed_beside(chunk, self.bucket, &mut self.visit);
+    }
+
+    fn walks(&mut self) -> bool {
+        self.stack.walks()
+    }
+
+    fn find_walk(&mut self, key: &[u64]) -> Found {
+        self.stack.find_walk(key, self.bucket)
+    }
+
+    fn learn_walk(&mut self, key: &[u64], strands: &[Range<u64>], periods: u64, loops: [Chunk<'_>; 2]) {
+        self.stack.learn_walk(key, strands, periods, loops, self.bucket);
+    }
+
+    /// Not if it comes to a line that is asked for.
+    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> bool {
+        let place = |line| self.asked.partition_point(|common| common.line < line);
+        let alone = strands.iter().all(|strand| place(strand.start) == place(strand.end));
+        alone && self.stack.walk(template, strands, periods, self.bucket)
     }
 }
 
@@ -245,15 +280,11 @@ impl Stacks {
         let mut all = true;
         for ((kept, line_bytes), asked) in self.kept.iter_mut().zip(&config.line_sizes).zip(asked) {
             let Kept::Whole(stack) = kept else { continue };
-            let mut visit = stack.begin_visit(asked);
-            batch.references(line_bytes.ilog2(), config.by_item, &mut self.scratch, |chunk| {
-                if full() {
-                    all = false;
-                } else {
-                    stack.feed_beside(chunk, bucket, &mut visit);
-                }
-            });
-            visits.push(visit);
+            let visit = stack.begin_visit(asked);
+            let mut beside = Beside { stack, bucket, asked, visit };
+            let take = Limited { take: &mut beside, full, all: &mut all, after: &|_| {} };
+            batch.references_to(line_bytes.ilog2(), config.by_item, &mut self.scratch, take);
+            visits.push(beside.visit);
         }
         (all, visits)
     }

@@ -8,7 +8,6 @@
 //! Invariant: of each line followed, every access since then is counted. Where there are more lines than may be followed, those
 //! with the fewest misses are given up, with what was counted of them.
 
-use crate::Batch;
 use crate::courses::Course;
 use bf_profile::{LinePlace, LineUser, SharedLine, SharedLines};
 use foldhash::fast::FixedState;
@@ -140,28 +139,20 @@ impl Tracker {
         }
     }
 
-    /// What a batch of `slot` does; how many references found a line lost.
-    pub(crate) fn accesses(&mut self, slot: u32, batch: &Batch) -> u64 {
-        let before = self.misses;
-        for record in batch.records() {
-            record.for_each_course(&mut |course| self.access(slot, course));
-        }
-        self.misses - before
+    /// References that found a line lost.
+    pub(crate) fn misses(&self) -> u64 {
+        self.misses
     }
 
-    /// Accesses of `slot`; of the lines they touch only those that are followed count.
+    /// Whether a line may be followed; there are a few more of which that is said.
     #[inline(always)]
-    fn access(&mut self, slot: u32, course: Course) {
-        for number in course.lines(self.shift).flatten() {
-            if self.may_be[number as usize % MAY_BE / 64] >> (number % 64) & 1 != 0 {
-                self.access_line(number, slot, course);
-            }
-        }
+    pub(crate) fn may_track(&self, line: u64) -> bool {
+        self.may_be[line as usize % MAY_BE / 64] >> (line % 64) & 1 != 0
     }
 
-    /// The same for one line.
+    /// Accesses of `slot` that come to a line, which counts if it is followed.
     #[inline(never)]
-    fn access_line(&mut self, number: u64, slot: u32, course: Course) {
+    pub(crate) fn access_line(&mut self, number: u64, slot: u32, course: Course) {
         let Some(line) = self.lines.get_mut(&number) else { return };
         let begin = number << self.shift;
         let (bytes, times) = course.on(begin..begin + (1 << self.shift), self.shift.saturating_sub(6));
@@ -268,7 +259,8 @@ mod tests {
     use bf_stack::Item;
 
     fn access(tracker: &mut Tracker, slot: u32, access: Access, place: Place) {
-        tracker.access(slot, Course::once(access, Item(place)));
+        let course = Course::once(access, Item(place));
+        course.lines(tracker.shift).flatten().for_each(|line| tracker.access_line(line, slot, course));
     }
 
     fn used(accesses: &[(u32, u64, bool)]) -> SharedLines {

@@ -147,9 +147,11 @@ mod tests {
     use crate::batch::{Batch, TestShapes};
     use crate::references::{Scratch, Take};
     use crate::shape::{Step, What};
+    use crate::{Config, Session};
     use bf_stack::{Bucket, Chunk, Deferred, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Stack};
     use proptest::prelude::*;
     use std::sync::Arc;
+    use std::time::Duration;
 
     /// Counts the loops that a stack takes as walks.
     struct Counting<'a>(&'a mut Stack, &'a mut usize);
@@ -298,6 +300,52 @@ mod tests {
                 stack.each_line(|_, _| lines += 1);
                 prop_assert_eq!(lines, plain.counted().iter().map(|counted| counted.all.cold.iter().sum::<u64>()).sum::<u64>());
             }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        /// The same where several threads take lines from each other.
+        #[test]
+        fn walks_of_several_threads_change_no_figure(
+            streams in [steps(), steps(), steps()],
+            records in prop::collection::vec((entered(), 0..3_u32, prop::bool::weighted(0.7)), 1..9),
+            limits in limits(),
+        ) {
+            let plain = |steps: Vec<Step>| steps.into_iter().map(|step| Step { item: Item::NONE, ..step }).collect();
+            let mut shapes: Vec<_> = streams.map(|steps| Arc::new(Shape::stream(8, plain(steps)).unwrap())).into();
+            shapes.push(Arc::new(Shape::once(2, vec![Step { word: 1, offset: 0, what: What::Store(8), item: Item::NONE }]).unwrap()));
+            let mut shapes = TestShapes(shapes);
+            let sessions: [_; 2] = std::array::from_fn(|_| Session::new(Config { limits, rounds: None, ..Config::default() }));
+            let slots = |slot| sessions.iter().for_each(|session| session.ensure_slot(slot));
+            slots(0);
+            for (words, slot, alone) in records.iter().chain(&records) {
+                slots(*slot);
+                let feed = |batch: &mut Batch| {
+                    let mut single = Batch::new();
+                    batch.for_each(|access| {
+                        let address = access.address + if *alone { u64::from(*slot) << 32 } else { 0 };
+                        single.access(address, access.size, access.store);
+                    });
+                    sessions[1].feed(*slot, &single, Bucket::FIRST);
+                };
+                let mut batch = Batch::new();
+                let mut moved = words.clone();
+                let mut at = 0;
+                while *alone && at < moved.len() {
+                    let addresses: &[usize] = if moved[at] == 4 { &[1] } else { &[2, 4, 6] };
+                    addresses.iter().for_each(|word| moved[at + word] += u64::from(*slot) << 32);
+                    at += if moved[at] == 4 { 2 } else { 8 };
+                }
+                batch.append(moved.iter().copied(), &mut shapes, |part| sessions[0].feed(*slot, part, Bucket::FIRST));
+                sessions[0].feed(*slot, &batch, Bucket::FIRST);
+                let mut batch = Batch::new();
+                batch.append(words.iter().copied(), &mut shapes, feed);
+                feed(&mut batch);
+            }
+            let [walked, single] = sessions.map(|session| session.snapshot(Duration::from_mins(1)));
+            prop_assert_eq!(walked, single);
         }
     }
 

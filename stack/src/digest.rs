@@ -15,6 +15,9 @@ use crate::item::Charge;
 use crate::runs::Run;
 use crate::simd::Vector;
 use crate::{Limits, boxed};
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Lines of a segment, at most: fewer than the upper tiers hold.
 pub(crate) const LINES: usize = HELD - 8;
@@ -34,6 +37,24 @@ pub struct Digest {
     order: Vec<u16>,
     /// Where segments end in these.
     ends: Vec<Ends>,
+    /// Loops that walked over lines, each after so many segments.
+    passages: Vec<(usize, Passage)>,
+}
+
+/// A loop of a thread walked over lines: a [`Walk`](crate::walk::Walk), along which strands, and how many periods more than
+/// fewest it had.
+#[derive(Clone, Debug)]
+pub(crate) struct Passage {
+    pub(crate) walk: Arc<dyn Any + Send + Sync>,
+    pub(crate) strands: Box<[Range<u64>]>,
+    pub(crate) more: u64,
+    pub(crate) lines: u64,
+}
+
+/// What follows one another in a digest.
+pub(crate) enum Stretch<'a> {
+    Segment(Segment<'a>),
+    Passage(&'a Passage),
 }
 
 /// Lengths up to the end of a segment.
@@ -153,7 +174,7 @@ impl Draft {
         since: impl Fn(usize) -> &'a Since<W>,
         order: impl IntoIterator<Item = u16>,
     ) {
-        let Digest { lines, again, before, order: orders, ends } = &mut self.digest;
+        let Digest { lines, again, before, order: orders, ends, .. } = &mut self.digest;
         for (word, mut bits) in std::mem::take(&mut self.again).into_iter().enumerate() {
             while bits != 0 {
                 let place = word * 64 + bits.trailing_zeros() as usize;
@@ -171,6 +192,11 @@ impl Draft {
         orders.extend(order);
         self.begin = Ends { lines: lines.len(), again: again.len(), before: before.len(), order: orders.len() };
         ends.push(self.begin);
+    }
+
+    /// A loop walks over lines. The segment that goes on must have no lines.
+    fn walk(&mut self, passage: Passage) {
+        self.digest.passages.push((self.digest.ends.len(), passage));
     }
 
     /// What is done, in exchange for an empty one. The segment that goes on must have no lines.
@@ -267,6 +293,11 @@ impl<const W: usize> Digesting<W> {
         self.entries.clear();
     }
 
+    /// A loop walks over lines, behind the end of a segment.
+    pub(crate) fn walk(&mut self, passage: Passage) {
+        self.draft.walk(passage);
+    }
+
     pub(crate) fn take(&mut self, empty: Digest) -> Digest {
         self.draft.take(empty)
     }
@@ -292,19 +323,21 @@ impl Digest {
         self.before.clear();
         self.order.clear();
         self.ends.clear();
+        self.passages.clear();
         self
     }
 
-    /// First references to lines of a segment: what is left to be worked off.
+    /// First references to lines of a segment, or of a loop: what is left to be worked off.
     #[must_use]
     pub fn firsts(&self) -> usize {
-        self.lines.len()
+        self.lines.len() + self.passages.iter().map(|(_, passage)| passage.lines as usize).sum::<usize>()
     }
 
     /// References that are counted by who takes the digest, not within it.
     #[must_use]
     pub fn references(&self) -> u64 {
-        self.lines.iter().map(|first| u64::from(first.weight)).sum()
+        let walked: u64 = self.passages.iter().map(|(_, passage)| passage.lines).sum();
+        walked + self.lines.iter().map(|first| u64::from(first.weight)).sum::<u64>()
     }
 
     /// From now on lines are counted from `base`.
@@ -312,7 +345,19 @@ impl Digest {
         self.lines.iter_mut().for_each(|run| run.line = run.line.wrapping_sub(base));
     }
 
-    /// In order.
+    /// All of it, in order.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
+        let (mut segments, mut passages) = (self.segments().enumerate().peekable(), self.passages.iter().peekable());
+        std::iter::from_fn(move || {
+            let here = segments.peek().map_or(usize::MAX, |&(number, _)| number);
+            match passages.next_if(|&&(after, _)| after <= here) {
+                Some((_, passage)) => Some(Stretch::Passage(passage)),
+                None => segments.next().map(|(_, segment)| Stretch::Segment(segment)),
+            }
+        })
+    }
+
+    /// Its segments, in order.
     pub(crate) fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
         let begins = [Ends::default()].into_iter().chain(self.ends.iter().copied());
         begins.zip(&self.ends).map(|(begin, end)| Segment {

@@ -3,7 +3,8 @@
 use crate::behind::{Left, Load, Settle, State, Told, Work};
 use crate::boxed;
 use crate::counts::{Buckets, Counts, Residents};
-use crate::digest::{Digest, LINES, Of, Segment, Within};
+use crate::digest::{Digest, LINES, Of, Segment, Stretch, Within};
+use crate::even::Course;
 use crate::held::{Entry, HELD, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Lines};
@@ -19,7 +20,7 @@ use crate::tiers::Tiers;
 use crate::top::{NONE, Order};
 use crate::upper::Upper;
 use crate::walk::LearnWalk;
-use crate::walking::Worth;
+use crate::walking::{Follow, Worth};
 use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Use};
 use std::ops::Range;
 
@@ -100,6 +101,10 @@ pub(crate) struct Core<const W: usize> {
     used: usize,
     pub(crate) templates: Templates<W>,
     pub(crate) worth: Worth,
+    /// Memory of walks.
+    pub(crate) follows: Vec<Follow>,
+    pub(crate) courses: Vec<Course<W>>,
+    pub(crate) ranges: Vec<Range<u64>>,
     /// Only if lines can be taken away.
     pub(crate) sharing: Option<Box<Sharing<W>>>,
     /// Who asks for them: outcomes of the references in `runs`, and of each run which is that of the first; none: [`u32::MAX`].
@@ -267,10 +272,10 @@ impl Learns for Stack {
         });
     }
 
-    /// Not where lines can be taken away, or where ids of lines may run out.
+    /// Not where ids of lines may run out.
     fn walks(&mut self) -> bool {
         of_width!(&mut self.core, core => {
-            core.sharing.is_none() && !core.lines.may_run_out(SCARCE) && core.worth.walks()
+            !core.lines.may_run_out(SCARCE) && core.worth.walks()
         })
     }
 
@@ -409,6 +414,9 @@ impl<const W: usize> Core<W> {
             used: 0,
             templates: Templates::new(),
             worth: Worth::default(),
+            follows: Vec::new(),
+            courses: Vec::new(),
+            ranges: Vec::new(),
             sharing: None,
             outcomes: Vec::new(),
             outcome_of: Vec::new(),
@@ -649,30 +657,48 @@ impl<const W: usize> Core<W> {
 
     /// Takes what the stack of one thread made of its references.
     fn feed_digest(&mut self, digest: &Digest, bucket: Bucket, instructions: Instructions) {
-        let scarce = self.lines.may_run_out(digest.firsts());
         let (mut batch, mut len) = (Vec::new(), 0);
-        for segment in digest.segments().map(Some).chain([None]) {
-            if let Some(segment) = segment {
-                if scarce && !segment.lines.iter().all(|run| self.lines.id(run.line).is_some()) {
-                    self.dropped += segment.lines.iter().map(|run| u64::from(run.weight)).sum::<u64>();
-                    continue;
-                }
-                if let Some(counts) = self.buckets.of(bucket) {
-                    for &Run { flags, weight, .. } in segment.lines {
-                        counts.add_references(first(flags), flags & STORE != 0, weight.into());
-                    }
-                }
+        for stretch in digest.stretches().map(Some).chain([None]) {
+            if let Some(Stretch::Segment(segment)) = stretch {
                 len += segment.lines.len();
                 batch.push(segment);
-                if !scarce && len + LINES <= BATCH {
+                if len + LINES <= BATCH {
                     continue;
                 }
             }
             if len > 0 {
-                self.work_off(&mut batch.drain(..), bucket, instructions);
+                self.feed_segments(&mut batch.drain(..), bucket, instructions);
                 len = 0;
             }
+            if let Some(Stretch::Passage(passage)) = stretch {
+                self.pass_over(passage, bucket, instructions);
+            }
         }
+    }
+
+    /// Works off segments of digests, of less than two batches together, and counts their first references; not those that there
+    /// are no ids for.
+    pub(crate) fn feed_segments(
+        &mut self,
+        segments: &mut dyn Iterator<Item = Segment<'_>>,
+        bucket: Bucket,
+        instructions: Instructions,
+    ) {
+        let mut all: Vec<_> = segments.collect();
+        let scarce = self.lines.may_run_out(all.iter().map(|segment| segment.lines.len()).sum());
+        all.retain(|segment| {
+            if scarce && !segment.lines.iter().all(|run| self.lines.id(run.line).is_some()) {
+                self.dropped += segment.lines.iter().map(|run| u64::from(run.weight)).sum::<u64>();
+                return false;
+            }
+            if let Some(counts) = self.buckets.of(bucket) {
+                for &Run { flags, weight, .. } in segment.lines {
+                    counts.add_references(first(flags), flags & STORE != 0, weight.into());
+                }
+            }
+            true
+        });
+        self.work_off(&mut all.into_iter(), bucket, instructions);
     }
 
     /// The lines that came into the upper tiers, and those that had to go, through the older one.

@@ -97,6 +97,11 @@ impl<const W: usize> Holes<W> {
         above
     }
 
+    /// Whether some do.
+    pub(crate) fn are_above(&self, line: u64, last: Instant) -> bool {
+        self.all.newer(last) > 0 || (1..=self.set_bits).any(|bits| self.has_above(number(bits, line), last))
+    }
+
     /// How many holes stand above an item.
     pub(crate) fn above(&self, line: u64, last: Instant) -> Above<W> {
         let mut above = (self.all.newer(last) as u32, [0; W]);

@@ -122,9 +122,7 @@ impl Older {
                 let mut by_set = [0; W];
                 sum += self.sheets.newer(up.0, taken.last, &mut by_set, &mut []);
                 above(by_set);
-                // If there are many each time, they do not pay.
-                self.patience = (self.patience + EACH).min(PATIENCE).saturating_sub(self.sheets.len());
-                self.crowded |= self.patience == 0;
+                self.look(1);
             }
             full = Some(sum as usize);
             step.is_single = taken.is_single;
@@ -135,6 +133,14 @@ impl Older {
         }
         moves.push(step);
         full
+    }
+
+    /// Sheets are looked at for single lines, of which so many come. If there are many each time, they do not pay.
+    #[inline(always)]
+    pub(crate) fn look(&mut self, lines: usize) {
+        let (gained, spent) = (EACH.saturating_mul(lines), self.sheets.len() * lines);
+        self.patience = (self.patience + gained).min(PATIENCE).saturating_sub(spent);
+        self.crowded |= self.patience == 0 && !self.sheets.is_empty();
     }
 
     /// A line leaves, if it is here.
@@ -215,8 +221,18 @@ impl Older {
     }
 
     /// Lines from the oldest to the newest.
-    pub(crate) fn oldest_first(&self) -> impl Iterator<Item = Id> + '_ {
-        self.timeline.oldest_first()
+    pub(crate) fn oldest_first(&self, lines: &Lines) -> Vec<Id> {
+        let mut walked = self.sheets.oldest_first().into_iter().peekable();
+        let mut all = Vec::new();
+        for id in self.timeline.oldest_first() {
+            let last = lines.get(id).last;
+            while let Some((_, line)) = walked.next_if(|&(time, _)| time < last) {
+                all.extend(lines.find(line));
+            }
+            all.push(id);
+        }
+        all.extend(walked.filter_map(|(_, line)| lines.find(line)));
+        all
     }
 
     /// Whether `more` moves could run out of time, or there are too many sheets: the clock has to begin again.
@@ -232,27 +248,14 @@ impl Older {
         sets.clear();
         let mut numbers = vec![0; lines.len()];
         lines.all().for_each(|(line, id)| numbers[id as usize] = line as u32);
-        let Self { timeline, sheets, .. } = std::mem::replace(self, Self::new());
+        let all = self.oldest_first(lines);
+        *self = Self::new();
         let mut moves = Vec::new();
-        let mut enter = |lines: &mut Lines, id: Id| {
-            moves.push(Move::<W>::down(numbers[id as usize].into(), self.enter(lines, id)));
-            if moves.len() == FEW {
-                sets.apply::<V, W>(&mut moves);
-                moves.clear();
-            }
-        };
-        let mut walked = sheets.oldest_first().into_iter().peekable();
-        for id in timeline.oldest_first() {
-            let last = lines.get(id).last;
-            while let Some((_, line)) = walked.next_if(|&(time, _)| time < last) {
-                lines.find(line).into_iter().for_each(|id| enter(lines, id));
-            }
-            enter(lines, id);
+        for some in all.chunks(FEW) {
+            moves.extend(some.iter().map(|&id| Move::<W>::down(numbers[id as usize].into(), self.enter(lines, id))));
+            sets.apply::<V, W>(&mut moves);
+            moves.clear();
         }
-        for (_, line) in walked {
-            lines.find(line).into_iter().for_each(|id| enter(lines, id));
-        }
-        sets.apply::<V, W>(&mut moves);
     }
 
     #[cold]

@@ -292,7 +292,26 @@ impl<const W: usize> Sharing<W> {
         self.lines[region][id as usize % REGION] = last;
     }
 
-    /// The same for a line of the older tier before there was any of this, oldest first.
+    /// Whether no hole is above a line, which was not taken away. Little may be known of one that is held: then not.
+    pub(crate) fn is_undisturbed(&self, line: u64, id: Option<Id>) -> bool {
+        let last = id.map_or(0, |id| self.lines.get(id as usize / REGION).map_or(0, |of| of[id as usize % REGION]));
+        last != LOST && !(self.holes.may_be_above(last) && self.holes.are_above(line, last))
+    }
+
+    /// A loop walked over lines, of which these are 1 + the ids: when they were last referenced, so far from one to the next.
+    pub(crate) fn note_all(&mut self, ids: &[Id], first: Instant, step: Instant) {
+        for (&id, number) in ids.iter().zip(0..) {
+            self.note(id - 1, first + number * step);
+        }
+    }
+
+    /// When lines are referenced that come next, and so many of them are.
+    pub(crate) fn pass(&mut self, lines: u64) -> Instant {
+        self.now += lines;
+        self.now - lines
+    }
+
+    /// A line of the older tier was referenced before there was any of this; oldest first.
     pub(crate) fn begin_older(&mut self, id: Id) {
         self.now += 1;
         self.note(id, self.now - 1);

@@ -356,6 +356,13 @@ impl<const W: usize> Within<W> {
         counts.spread();
     }
 
+    /// A reference to an item is counted by others.
+    pub(crate) fn leave_out(&mut self, item: Item, store: bool) {
+        if let Some(references) = self.references.get_mut(&item) {
+            references[usize::from(store)] -= 1;
+        }
+    }
+
     /// What is here beyond another that is alike: `None` if that has more of something. Both are merged.
     pub(crate) fn beyond(&self, other: &Self) -> Option<Self> {
         let mut more = self.clone();

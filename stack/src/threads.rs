@@ -24,7 +24,6 @@ use std::hash::BuildHasherDefault;
 impl Stack {
     /// From now on lines can be taken away by other stacks' stores. What was referenced before stands as it did.
     pub fn share(&mut self) {
-        of_width!(&mut self.core, core => core.older.crowded |= !core.older.sheets.is_empty());
         self.settle();
         of_width!(&mut self.core, core => core.share())
     }
@@ -61,12 +60,21 @@ impl Stack {
     /// A batch of another thread references these lines, under this bucket: they are clean here from now on, and those that
     /// are stored are gone. Where they are here.
     pub fn visited(&mut self, lines: &[Common], bucket: Bucket) -> There {
+        of_width!(&mut self.core, core => {
+            core.older.look(lines.len());
+            if core.older.late(1) {
+                core.restart(self.instructions);
+            }
+        });
         let here = of_width!(&mut self.core, core => simd::run(PassOn { core, lines }, self.instructions));
         let mut found = There { least: Vec::with_capacity(lines.len()), taken: Vec::new() };
         for (common, here) in lines.iter().zip(here) {
             found.least.push(here.as_ref().map(|here| here.position));
             if let Some(here) = here.filter(|_| common.stored) {
                 let line = common.line;
+                of_width!(&mut self.core, core => if core.older.late(1) {
+                    core.restart(self.instructions);
+                });
                 of_width!(&mut self.core, core => simd::run(TakeAway { core, line, here: &here, bucket }, self.instructions));
                 found.taken.push(here.position);
             }
@@ -230,11 +238,10 @@ impl<const W: usize> Core<W> {
         if self.sharing.is_some() {
             return;
         }
-        debug_assert!(self.older.sheets.is_empty(), "given up");
         self.deferred = false;
         std::mem::replace(&mut self.templates, Templates::new()).count(&mut self.buckets);
         let mut sharing = Box::new(Sharing::new(self.limits));
-        self.older.oldest_first().for_each(|id| sharing.begin_older(id));
+        self.older.oldest_first(&self.lines).into_iter().for_each(|id| sharing.begin_older(id));
         for entry in self.tiers.oldest_first() {
             sharing.touch(entry);
         }
@@ -246,7 +253,7 @@ impl<const W: usize> Core<W> {
         for (line, id) in self.lines.all() {
             let held = self.tiers.held.find(line);
             // It enters the older tier when it leaves the others.
-            if held.is_some() || self.lines.get(id).last != 0 {
+            if held.is_some() || self.lines.get(id).last != 0 || self.older.sheets.find(line).is_some() {
                 let stored = held.is_some_and(|entry| self.tiers.held.since_of(entry).stored != Charge::NONE);
                 each(line, stored || self.state_behind(id).dirty != Charge::NONE);
             }

@@ -10,11 +10,12 @@
 //! them share sets. Keys stand for that, as those of templates do.
 
 use crate::by_line::Mix;
-use crate::counts::Buckets;
+use crate::counts::{Buckets, Counts};
 use crate::digest::{Again, Digest, Greatest, Segment};
 use crate::digester::Segments;
 use crate::lines::Id;
 use crate::older::Time;
+use crate::runs::{self, STORE};
 use crate::simd::{Task, Vector};
 use crate::template::{Within, hash};
 use crate::{Bucket, Chunk, Found, Piece};
@@ -91,6 +92,13 @@ impl<T: Moves> Periodic<T> {
         let (cycle, after) = (&rest[..len], &rest[times * len..]);
         Some(Self { before: before.into(), cycle: cycle.into(), times: times as u64, after: after.into() })
     }
+
+    /// All of it, of a loop of so many more periods.
+    pub(crate) fn all(&self, more: u64) -> impl Iterator<Item = T> + '_ {
+        let Self { before, cycle, times, after } = self;
+        let cycles = (0..times + more).flat_map(|period| cycle.iter().map(move |of| of.later(period)));
+        before.iter().copied().chain(cycles).chain(after.iter().map(move |of| of.later(more)))
+    }
 }
 
 /// What happens to a line from its first reference on.
@@ -113,6 +121,8 @@ pub(crate) struct Walk<const W: usize> {
     /// In the order in which they stand at the end, the most recent last.
     pub(crate) order: Periodic<Spot>,
     whats: Vec<What>,
+    /// How far lines are from where they came first in their order at the end, at most; 0: nowhere.
+    pub(crate) reach: usize,
     /// What is counted in a loop of fewest periods, first references left out, and for each more.
     within: Within<W>,
     each: Within<W>,
@@ -152,8 +162,27 @@ impl<const W: usize> Walk<W> {
         let (firsts, order, less) = read::<V, W>(strands, shorter, bucket, &mut whats)?;
         let (more_firsts, more_order, within) = read::<V, W>(strands, longer, bucket, &mut whats)?;
         let each = within.beyond(&less)?;
+        let place = |spot: &Spot| more_firsts.iter().position(|first| first.spot == *spot);
+        let reach = more_order.iter().enumerate().map(|(at, spot)| Some(place(spot)?.abs_diff(at)));
+        let reach = reach.collect::<Option<Vec<_>>>()?.into_iter().max()?;
         let (firsts, order) = (Periodic::of(&firsts, &more_firsts)?, Periodic::of(&order, &more_order)?);
-        Some(Self { periods, firsts, order, whats, within, each })
+        Some(Self { periods, firsts, order, whats, reach, within, each })
+    }
+
+    /// Counts what happens within a loop of so many more periods, first references left out.
+    pub(crate) fn count_within(&self, more: u64, bucket: Bucket, buckets: &mut Buckets<W>) {
+        self.within.count(1, bucket, buckets);
+        self.each.count(more, bucket, buckets);
+    }
+
+    /// Counts the first references of a loop of so many more periods, but not what they find.
+    pub(crate) fn count_firsts(&self, more: u64, counts: &mut Counts<W>) {
+        let Periodic { before, cycle, times, after } = &self.firsts;
+        let ends = before.iter().chain(after).map(|first| (first, 1));
+        for (first, often) in ends.chain(cycle.iter().map(|first| (first, times + more))) {
+            let flags = self.whats[first.what as usize].flags;
+            counts.add_references(runs::first(flags), flags & STORE != 0, often);
+        }
     }
 
     /// Lines of a loop of so many periods.
@@ -193,6 +222,7 @@ fn read<V: Vector, const W: usize>(
             whats.push(what);
         }
         firsts.push(First { spot, what: number as u32 });
+        within.leave_out(runs::first(run.flags), run.flags & STORE != 0);
         spots.push(spot);
     }
     let mut to_the_top = vec![false; spots.len()];

@@ -2,18 +2,21 @@
 
 use crate::Bucket;
 use crate::counts::Counts;
+use crate::digest::{Again, Passage, Segment};
 use crate::engine::{BATCH, Core};
 use crate::even::EVEN;
 use crate::older::{Hint, Time};
+use crate::runs::Run;
 use crate::sheets::{self, add_congruent, cut_off};
 use crate::simd::{self, Instructions, Task, Vector};
+use crate::top::Order as _;
 use crate::walk::{First, Moves, Periodic, Spot, Walk, Walked};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Walks need so many times more lines, those that were not taken for that reason included, than the upper tiers hold, which
+/// Walks need so many times fewer lines, those that were not taken for that reason included, than the upper tiers hold, which
 /// they empty.
-const MORE: u64 = 4;
+const MORE: u64 = 2;
 /// Lines of a walk, at most: not more than there have to be ids for, where loops walk.
 const LONGEST: u64 = 1 << 17;
 /// Where the upper tiers hold at most so many lines each may become a sheet.
@@ -63,14 +66,28 @@ impl Worth {
     }
 }
 
+/// Lines that come one by one where they were walked over elsewhere: so many at a time; and how far from there they may be in
+/// their order at the end, at most, so that the upper tiers still hold them.
+const PIECE: usize = 64;
+const REACH: usize = 100;
+
 /// A line of a walk, as the next one of its strand will find things.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Follow {
     pub(crate) hint: Hint,
     /// By sheet.
     pub(crate) cuts: Vec<u32>,
     /// Which of the ranges that were walked over it is in.
     pub(crate) range: usize,
+}
+
+impl Follow {
+    /// Nothing is known yet; there are so many sheets.
+    fn begin(&mut self, sheets: usize) {
+        (self.hint, self.range) = (Hint::default(), 0);
+        self.cuts.clear();
+        self.cuts.resize(sheets, 0);
+    }
 }
 
 /// A loop walks over its lines.
@@ -90,26 +107,31 @@ impl<const W: usize> Task for Walking<'_, W> {
 
     #[inline(always)]
     fn run<V: Vector>(mut self) {
-        let mut counts = self.core.buckets.take(self.bucket);
         self.core.lower();
+        self.ranges = std::mem::take(&mut self.core.ranges);
+        self.ranges.clear();
+        let mut counts = self.core.buckets.take(self.bucket);
+        counts.iter_mut().for_each(|counts| self.walk.count_firsts(self.more, counts));
         let Periodic { before, cycle, times, after } = &self.walk.firsts;
         for &first in before {
             self.reference::<V>(first, &mut Follow::default(), counts.as_deref_mut());
         }
-        let cuts = vec![0; self.core.older.sheets.len()];
-        let mut follows = vec![Follow { cuts, ..Follow::default() }; cycle.len()];
+        let (mut kept, sheets) = (std::mem::take(&mut self.core.follows), self.core.older.sheets.len());
+        kept.resize_with(kept.len().max(cycle.len()), Follow::default);
+        let follows = &mut kept[..cycle.len()];
+        follows.iter_mut().for_each(|follow| follow.begin(sheets));
         let (mut period, mut tries) = (0, 0);
         while period < times + self.more {
             let left = times + self.more - period;
             if tries == 0 && left >= EVEN {
-                let evenly = self.evenly::<V>(cycle, (period, left), &mut follows, counts.as_deref_mut());
+                let evenly = self.evenly::<V>(cycle, (period, left), follows, counts.as_deref_mut());
                 period += evenly;
                 tries = if evenly == 0 { UNEVEN } else { 0 };
                 if evenly > 0 {
                     continue;
                 }
             }
-            for (first, follow) in cycle.iter().zip(&mut follows) {
+            for (first, follow) in cycle.iter().zip(&mut *follows) {
                 self.reference::<V>(first.later(period), follow, counts.as_deref_mut());
             }
             period += 1;
@@ -118,9 +140,29 @@ impl<const W: usize> Task for Walking<'_, W> {
         for first in after {
             self.reference::<V>(first.later(self.more), &mut Follow::default(), counts.as_deref_mut());
         }
+        self.core.follows = kept;
+        self.core.ranges = std::mem::take(&mut self.ranges);
         self.leave::<V>(counts.as_deref_mut());
         self.core.buckets.put(self.bucket, counts);
         self.leave_sheets();
+    }
+}
+
+/// Lines of the upper tiers come to the top, one after the other.
+struct Lift<'a, const W: usize> {
+    core: &'a mut Core<W>,
+    lines: &'a mut dyn Iterator<Item = u64>,
+}
+
+impl<const W: usize> Task for Lift<'_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let tiers = &mut self.core.tiers;
+        let (mut stamps, mut top) = (tiers.newest.stamps::<V>(), V::Top::load(&tiers.top));
+        self.lines.for_each(|line| tiers.lift::<V>(&mut stamps, &mut top, line));
+        top.store(&mut tiers.top);
     }
 }
 
@@ -203,7 +245,40 @@ impl<const W: usize> Walking<'_, W> {
             sheets.add(line..line + 1, time, 1, place);
             time += 1;
         }
-        core.older.pass((time - first) as usize);
+        let lines = (time - first) as u64;
+        core.older.pass(lines as usize);
+        self.note(lines);
+    }
+
+    /// Where lines can be taken away, it is noted when they were referenced, and the stack of all threads is told.
+    fn note(&mut self, lines: u64) {
+        let Core { sharing: Some(sharing), lines: known, .. } = &mut *self.core else { return };
+        let mut now = sharing.pass(lines);
+        let Periodic { before, cycle, times, after } = &self.walk.order;
+        let periods = times + self.more;
+        let mut note = |spot: Spot, len: u64, now: u64, step: u64| {
+            let (first, mut done) = (self.strands[spot.strand as usize].start + spot.offset, 0);
+            while done < len {
+                let ids = known.following(first + done);
+                let ids = &ids[..ids.len().min((len - done) as usize)];
+                sharing.note_all(ids, now + done * step, step);
+                done += ids.len().max(1) as u64;
+            }
+        };
+        for &spot in before {
+            note(spot, 1, now, 1);
+            now += 1;
+        }
+        (0..).zip(cycle).for_each(|(number, &spot)| note(spot, periods, now + number, cycle.len() as u64));
+        now += periods * cycle.len() as u64;
+        for spot in after {
+            note(spot.later(self.more), 1, now, 1);
+            now += 1;
+        }
+        sharing.cut();
+        let walk = Arc::<Walk<W>>::clone(self.walk);
+        sharing.digesting.walk(Passage { walk, strands: self.strands.into(), more: self.more, lines });
+        self.walk.count_within(self.more, self.bucket, &mut sharing.within);
     }
 }
 
@@ -219,9 +294,29 @@ impl<const W: usize> Core<W> {
     ) -> bool {
         let Some(walk) = self.templates.walks.get(number) else { return false };
         let Some(more) = periods.checked_sub(walk.periods) else { return false };
-        let lines = walk.lines(periods);
+        if self.is_shared(&walk, strands) || !self.begin_walk(&walk, more, instructions) {
+            return false;
+        }
+        if self.sharing.is_none() {
+            self.templates.walks.used(number, more);
+        }
+        simd::run(Walking { core: self, walk: &walk, strands, more, bucket, ranges: Vec::new() }, instructions);
+        true
+    }
+
+    /// Whether lines may have been taken away, so that each has to be looked at, or where the order is such that the stack of all
+    /// threads could not take them one by one.
+    fn is_shared(&self, walk: &Walk<W>, strands: &[Range<u64>]) -> bool {
+        let Some(sharing) = &self.sharing else { return false };
+        let undisturbed = |line| sharing.is_undisturbed(line, self.lines.find(line));
+        walk.reach > REACH || !sharing.is_whole() && !strands.iter().cloned().flatten().all(undisturbed)
+    }
+
+    /// Whether a loop may walk now.
+    fn begin_walk(&mut self, walk: &Walk<W>, more: u64, instructions: Instructions) -> bool {
+        let lines = walk.lines(walk.periods + more);
         self.worth.lines += lines;
-        if self.worth.lines < MORE * self.tiers.held.count() as u64 || lines > LONGEST {
+        if MORE * self.worth.lines < self.tiers.held.count() as u64 || lines > LONGEST {
             return false;
         }
         self.worth.lines = 0;
@@ -233,19 +328,57 @@ impl<const W: usize> Core<W> {
             }
         }
         self.worth.walked += lines;
-        self.templates.walks.used(number, more);
-        simd::run(Walking { core: self, walk: &walk, strands, more, bucket, ranges: Vec::new() }, instructions);
         true
+    }
+
+    /// A loop of another stack walks here, too, or its lines come one by one.
+    pub(crate) fn pass_over(&mut self, passage: &Passage, bucket: Bucket, instructions: Instructions) {
+        let Passage { walk, strands, more, .. } = passage;
+        let Ok(walk) = Arc::clone(walk).downcast::<Walk<W>>() else { return debug_assert!(false, "of the same width") };
+        let walks = !self.lines.may_run_out(passage.lines as usize) && self.worth.walks();
+        if walks && self.begin_walk(&walk, *more, instructions) {
+            let (walk, more) = (&walk, *more);
+            return simd::run(Walking { core: self, walk, strands, more, bucket, ranges: Vec::new() }, instructions);
+        }
+        let line = |spot: Spot| strands[spot.strand as usize].start + spot.offset;
+        let (mut firsts, mut order) = (walk.firsts.all(*more).peekable(), walk.order.all(*more).map(line));
+        let (mut lines, mut again, mut before) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut fed, mut lifted) = (0, 0);
+        while firsts.peek().is_some() {
+            for (first, index) in firsts.by_ref().take(PIECE).zip(0..) {
+                let what = &walk.whats()[first.what as usize];
+                lines.push(Run { line: line(first.spot), weight: 1, flags: what.flags });
+                again.extend(what.again.map(|again| Again { index, ..again }));
+                before.extend(what.before);
+            }
+            fed += lines.len();
+            let segment = Segment { lines: &lines, again: &again, before: &before, ..Segment::default() };
+            self.feed_segments(&mut [segment].into_iter(), bucket, instructions);
+            // Those whose place in the order can be known.
+            let ready = if firsts.peek().is_some() { fed.saturating_sub(walk.reach) } else { fed };
+            if walk.reach > 0 {
+                simd::run(Lift { core: self, lines: &mut order.by_ref().take(ready - lifted) }, instructions);
+                lifted = ready;
+            }
+            lines.clear();
+            again.clear();
+            before.clear();
+        }
     }
 
     /// All lines of the upper tiers go to the older one, in their order.
     fn lower(&mut self) {
         let entries: Vec<_> = self.tiers.oldest_first().collect();
+        if let Some(sharing) = &mut self.sharing {
+            sharing.cut();
+            entries.iter().for_each(|&entry| sharing.note(self.ids[usize::from(entry)], sharing.held(entry)));
+        }
         for &entry in &entries {
             let (line, id) = (self.tiers.held.line(entry), self.ids[usize::from(entry)]);
             self.work.lowered.push((id, (*self.tiers.held.since_of(entry)).into()));
-            let few = entries.len() <= FEW && self.older.sheets.len() < sheets::MOST / 2;
-            if few || self.older.sheets.has_end(line) {
+            // One by itself, or the first of some.
+            let begins = entries.len() <= FEW || self.tiers.held.find(line + 1).is_some();
+            if self.older.sheets.has_end(line) || begins && self.older.sheets.len() < sheets::MOST / 2 {
                 let (time, place) = self.older.next();
                 self.older.sheets.add(line..line + 1, time, 1, place);
                 self.older.pass(1);
