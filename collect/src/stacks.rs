@@ -76,11 +76,10 @@ impl<T: Take> Take for Limited<'_, T> {
     }
 }
 
-/// Takes a batch that asks other stacks for these lines, which are in order.
+/// Takes a batch that asks other stacks for lines.
 struct Beside<'a> {
     stack: &'a mut Stack,
     bucket: Bucket,
-    asked: &'a [Common],
     visit: Visit,
 }
 
@@ -101,11 +100,8 @@ impl Take for &mut Beside<'_> {
         self.stack.learn_walk(key, strands, periods, loops, self.bucket);
     }
 
-    /// Not if it comes to a line that is asked for.
     fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> bool {
-        let place = |line| self.asked.partition_point(|common| common.line < line);
-        let alone = strands.iter().all(|strand| place(strand.start) == place(strand.end));
-        alone && self.stack.walk(template, strands, periods, self.bucket)
+        self.stack.walk_beside(template, strands, periods, self.bucket, &mut self.visit)
     }
 }
 
@@ -281,7 +277,7 @@ impl Stacks {
         for ((kept, line_bytes), asked) in self.kept.iter_mut().zip(&config.line_sizes).zip(asked) {
             let Kept::Whole(stack) = kept else { continue };
             let visit = stack.begin_visit(asked);
-            let mut beside = Beside { stack, bucket, asked, visit };
+            let mut beside = Beside { stack, bucket, visit };
             let take = Limited { take: &mut beside, full, all: &mut all, after: &|_| {} };
             batch.references_to(line_bytes.ilog2(), config.by_item, &mut self.scratch, take);
             visits.push(beside.visit);

@@ -17,13 +17,15 @@ use crate::older::Move;
 use crate::repeats::{Combination, Kind};
 use crate::runs::{COLD, Close, Fetch, LOST, STORE, charge, first, kind};
 use crate::sets::Sets;
-use crate::sharing::Sharing;
+use crate::sharing::{Position, Sharing};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::Outcome;
+use crate::threads::Visit;
 use crate::top::NONE;
 use crate::walk::{Walk, Walked};
 use crate::{Bucket, Limits};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Emptied works that are kept.
@@ -182,6 +184,8 @@ pub(crate) struct Told<'a, const W: usize> {
     pub(crate) sharing: Option<&'a mut Sharing<W>>,
     pub(crate) outcomes: &'a mut [Outcome],
     pub(crate) outcome_of: &'a [u32],
+    /// What a loop that walks over lines asks, and along which strands it does.
+    pub(crate) visit: Option<(&'a mut Visit, &'a [Range<u64>])>,
 }
 
 impl<const W: usize> Behind<W> {
@@ -196,16 +200,17 @@ impl<const W: usize> Behind<W> {
         work: &mut Work<W>,
         buckets: &mut Buckets<W>,
         mut counts: Option<&mut Counts<W>>,
-        told: Told<'_, W>,
+        mut told: Told<'_, W>,
     ) {
         let Work { moves, fetches, .. } = work;
+        let visit = told.visit.take();
         self.sets.apply::<V, W>(moves);
         moves.iter().for_each(|step| V::add(&mut fetches[step.fetch as usize].by_set, &step.newer));
         self.settle::<V>(work, buckets, counts.as_deref_mut(), told);
         self.sets.apply::<V, W>(&mut work.lower);
         work.lowered.iter().for_each(|(id, since)| self.states.get_mut(*id).go_on::<V>(since));
         if let Some(walk) = work.walk.take() {
-            self.walked::<V>(&walk, work, buckets, counts);
+            self.walked::<V>(&walk, work, buckets, counts, visit);
         }
     }
 
@@ -219,7 +224,7 @@ impl<const W: usize> Behind<W> {
         mut counts: Option<&mut Counts<W>>,
         told: Told<'_, W>,
     ) {
-        let Told { mut sharing, outcomes, outcome_of } = told;
+        let Told { mut sharing, outcomes, outcome_of, .. } = told;
         let Work { bucket, fetches, closes, ids, .. } = work;
         let mut closed = 0;
         for (at, (fetch, &(id, gone))) in fetches.iter().zip(ids).enumerate() {
@@ -288,8 +293,10 @@ impl<const W: usize> Behind<W> {
         work: &Work<W>,
         buckets: &mut Buckets<W>,
         mut counts: Option<&mut Counts<W>>,
+        mut visit: Option<(&mut Visit, &[Range<u64>])>,
     ) {
         let (bucket, walked) = (work.bucket, &work.walked);
+        let mut near = vec![0; visit.as_ref().map_or(0, |(_, strands)| strands.len())];
         // Lines to which the same happens are often alike: by what, distances and dirty intervals that end.
         let mut alike = vec![[Combination::NONE; 2]; walk.whats().len()];
         for (at, line) in walked.iter().enumerate() {
@@ -301,6 +308,12 @@ impl<const W: usize> Behind<W> {
             let mut by_set = line.by_set;
             if line.last != 0 {
                 V::add(&mut by_set, &self.above::<V>(line));
+            }
+            if let Some((visit, strands)) = &mut visit
+                && let Some((strand, number)) = line.place(strands)
+            {
+                let here = (!line.is_cold).then(|| Position::new(line.full, &by_set));
+                visit.walked(number, what, here, &mut near[strand]);
             }
             let state = self.states.get_mut(line.id);
             if line.is_cold {

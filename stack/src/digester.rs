@@ -245,6 +245,7 @@ impl<const W: usize> Segments<W> {
                 self.tiers.held.since(entry).raise::<V>(full, &by_set);
                 if let Some(counts) = counts.as_deref_mut() {
                     counts.distances(kind(run.flags), full, &by_set, weight);
+                    counts.again(place, run, full, &by_set);
                 }
                 if stored != Charge::NONE {
                     self.store(place, run.weight, stored, counts.as_deref_mut());

@@ -292,7 +292,7 @@ impl Learns for Stack {
     }
 
     fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64, bucket: Bucket) -> bool {
-        of_width!(&mut self.core, core => core.walk(template, strands, periods, bucket, self.instructions))
+        of_width!(&mut self.core, core => core.walk(template, strands, periods, bucket, None, self.instructions))
     }
 
     fn take(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
@@ -618,7 +618,7 @@ impl<const W: usize> Core<W> {
         }
         V::run(OlderTier(self));
         self.worth.others(self.work.fetches.len());
-        self.leave::<V>(bucket, counts.as_deref_mut());
+        self.leave::<V>(bucket, counts.as_deref_mut(), None);
         let [loads, stores] = std::mem::take(&mut self.references);
         if let Some(counts) = within.as_deref_mut().or(counts.as_deref_mut()) {
             counts.add_references(Item::NONE, false, loads);
@@ -638,13 +638,18 @@ impl<const W: usize> Core<W> {
 
     /// Works off what is to be done behind, or leaves it there.
     #[inline(always)]
-    pub(crate) fn leave<V: Vector>(&mut self, bucket: Bucket, counts: Option<&mut Counts<W>>) {
+    pub(crate) fn leave<V: Vector>(
+        &mut self,
+        bucket: Bucket,
+        counts: Option<&mut Counts<W>>,
+        visit: Option<(&mut Visit, &[Range<u64>])>,
+    ) {
         self.work.bucket = bucket;
         match &mut self.left.load {
             _ if self.work.is_empty() => {}
             Some(load) if !self.deferred => {
                 let (sharing, outcomes) = (self.sharing.as_deref_mut(), &mut self.outcomes[..]);
-                let told = Told { sharing, outcomes, outcome_of: &self.outcome_of };
+                let told = Told { sharing, outcomes, outcome_of: &self.outcome_of, visit };
                 load.behind.work_off::<V>(&mut self.work, &mut self.buckets, counts, told);
                 self.work.clear();
             }

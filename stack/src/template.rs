@@ -13,6 +13,7 @@ use crate::counts::{Buckets, Counts};
 use crate::digest::{Digest, Segment};
 use crate::digester::Segments;
 use crate::repeats::{Combination, Kind};
+use crate::runs::Run;
 use crate::simd::{Task, Vector};
 use crate::walk::Walks;
 use crate::{Bucket, Chunk, Item, Piece};
@@ -301,6 +302,10 @@ pub(crate) trait Count<const W: usize> {
 
     /// As [`Counts::add_near`].
     fn distances(&mut self, what: (Kind, Item), full: u32, by_set: &[u8; W], weight: u64);
+
+    /// A run is of a line that was referenced before: which one of the segment, and its distances.
+    #[inline(always)]
+    fn again(&mut self, _place: usize, _run: Run, _full: u32, _by_set: &[u8; W]) {}
 
     /// After each batch.
     fn spread(&mut self);

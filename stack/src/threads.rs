@@ -7,6 +7,7 @@
 //! so that the stacks need not wait for each other.
 
 use crate::by_line::Mix;
+use crate::digest::Greatest;
 use crate::engine::{Asks, Core, Stack, of_width};
 use crate::held::ON_TOP;
 use crate::item::Charge;
@@ -17,9 +18,11 @@ use crate::simd::{self, Task, Vector};
 use crate::sink::Outcome;
 use crate::template::Templates;
 use crate::top::Order as _;
+use crate::walk::What;
 use crate::{Bucket, Chunk};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::ops::Range;
 
 impl Stack {
     /// From now on lines can be taken away by other stacks' stores. What was referenced before stands as it did.
@@ -45,7 +48,7 @@ impl Stack {
         of_width!(&self.core, core => core.sharing.as_ref().map_or_else(Vec::new, |sharing| sharing.counts()))
     }
 
-    /// For a batch that references these lines, each given once. Others hold no other line of its.
+    /// For a batch that references these lines, each given once, in order. Others hold no other line of its.
     #[must_use]
     pub fn begin_visit(&mut self, lines: &[Common]) -> Visit {
         let spare = of_width!(&mut self.core, core => core.sharing.as_mut().and_then(|sharing| sharing.visits.pop()));
@@ -55,6 +58,19 @@ impl Stack {
     /// Takes a chunk, as [`crate::Engine::feed_chunk`], of a batch that visits other stacks; all must be shared ones.
     pub fn feed_beside(&mut self, chunk: Chunk<'_>, bucket: Bucket, visit: &mut Visit) {
         self.feed_any(chunk, bucket, Asks::Visit(visit));
+    }
+
+    /// As [`Learns::walk`](crate::Learns::walk), of a batch that visits other stacks.
+    pub fn walk_beside(
+        &mut self,
+        template: u32,
+        strands: &[Range<u64>],
+        periods: u64,
+        bucket: Bucket,
+        visit: &mut Visit,
+    ) -> bool {
+        let asks = visit.is_asked(strands).then_some(visit);
+        of_width!(&mut self.core, core => core.walk(template, strands, periods, bucket, asks, self.instructions))
     }
 
     /// A batch of another thread references these lines, under this bucket: they are clean here from now on, and those that
@@ -140,7 +156,9 @@ impl There {
 /// What becomes of a batch in its own stack, as far as that matters for what it finds in others.
 #[derive(Clone, Debug, Default)]
 pub struct Visit {
-    /// The number of a line, as long as others may hold it.
+    /// Lines in order, and whether others may still hold each.
+    lines: Vec<(u64, bool)>,
+    /// Their numbers there, once they are asked for one by one.
     known: HashMap<u64, u32, BuildHasherDefault<Mix>>,
     own: Vec<Own>,
 }
@@ -158,15 +176,56 @@ struct Own {
 impl Visit {
     /// The same memory, for a batch that references these lines.
     fn begun(mut self, lines: &[Common]) -> Self {
+        debug_assert!(lines.is_sorted_by_key(|common| common.line), "in order");
+        self.lines.clear();
+        self.lines.extend(lines.iter().map(|common| (common.line, true)));
         self.known.clear();
         self.own.clear();
-        self.known.extend(lines.iter().zip(0..).map(|(common, number)| (common.line, number)));
         self
     }
 
     /// The number of a line that others may hold, and do no more if it is `stored`.
     pub(crate) fn common(&mut self, line: u64, stored: bool) -> Option<u32> {
-        if stored { self.known.remove(&line) } else { self.known.get(&line).copied() }
+        if self.known.is_empty() {
+            self.known.extend(self.lines.iter().zip(0..).map(|(&(line, _), number)| (line, number)));
+        }
+        let number = *self.known.get(&line)?;
+        self.ask(number, stored)
+    }
+
+    /// The same by its number.
+    fn ask(&mut self, number: u32, stored: bool) -> Option<u32> {
+        let held = &mut self.lines[number as usize].1;
+        let asked = *held;
+        *held &= !stored;
+        asked.then_some(number)
+    }
+
+    /// Whether others may hold some of these lines.
+    fn is_asked(&self, strands: &[Range<u64>]) -> bool {
+        strands.iter().any(|strand| self.place(strand.start) != self.place(strand.end))
+    }
+
+    /// How many of its lines come before one.
+    fn place(&self, line: u64) -> usize {
+        self.lines.partition_point(|&(other, _)| other < line)
+    }
+
+    /// A loop walked over a line: its first reference found it so far down, if it was here, and what follows is the same for
+    /// all such lines. `near` is where the last one was found.
+    #[inline(always)]
+    pub(crate) fn walked(&mut self, line: u64, what: &What, here: Option<Position>, near: &mut usize) {
+        let is_here = |at: usize| self.lines.get(at).is_some_and(|&(other, _)| other == line);
+        *near = if is_here(*near + 1) { *near + 1 } else { self.place(line) };
+        let Some(common) = is_here(*near).then(|| self.ask(*near as u32, what.stores())).flatten() else { return };
+        if here.is_none_or(|here| here.full > 0) {
+            self.own.push(Own { common, times: 1, distance: here });
+        }
+        self.own.extend(what.runs.iter().map(|&(times, Greatest { full, by_set })| Own {
+            common,
+            times,
+            distance: Some(Position { full, by_set }),
+        }));
     }
 
     /// What became of references to the line of that number.

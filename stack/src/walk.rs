@@ -13,12 +13,14 @@ use crate::by_line::Mix;
 use crate::counts::{Buckets, Counts};
 use crate::digest::{Again, Digest, Greatest, Segment};
 use crate::digester::Segments;
+use crate::item::Charge;
 use crate::lines::Id;
 use crate::older::Time;
-use crate::runs::{self, STORE};
+use crate::repeats::Kind;
+use crate::runs::{self, DIRTY, Run, STORE};
 use crate::simd::{Task, Vector};
-use crate::template::{Within, hash};
-use crate::{Bucket, Chunk, Found, Piece};
+use crate::template::{Count, Within, hash};
+use crate::{Bucket, Chunk, Found, Item, Piece};
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
@@ -109,6 +111,54 @@ pub(crate) struct What {
     pub(crate) again: Option<Again>,
     /// If that closes a dirty interval.
     pub(crate) before: Option<Greatest>,
+    /// Runs that follow, up to the first that stores it: how often they count, and their distances.
+    pub(crate) runs: Vec<(u32, Greatest)>,
+}
+
+impl What {
+    /// Whether it is stored.
+    pub(crate) fn stores(&self) -> bool {
+        self.flags & DIRTY != 0 || self.again.is_some_and(|again| again.stored != Charge::NONE)
+    }
+}
+
+/// What is counted within a loop, and which runs follow the first references to its lines.
+#[derive(Default)]
+struct Learning<const W: usize> {
+    within: Within<W>,
+    /// Of which line, in the order in which they came.
+    runs: Vec<(usize, Run, Greatest)>,
+}
+
+impl<const W: usize> Learning<W> {
+    /// Those of a line, up to the first that stores it.
+    fn runs_of(&self, place: usize, first: Run) -> Vec<(u32, Greatest)> {
+        let runs: Vec<_> = self.runs.iter().filter(|(of, ..)| *of == place).collect();
+        let stores = |run: &Run| run.flags & DIRTY != 0;
+        let until = runs.iter().position(|(_, run, _)| stores(run)).map_or(runs.len(), |last| last + 1);
+        let until = &runs[..if stores(&first) { 0 } else { until }];
+        until.iter().map(|(_, run, distances)| (run.weight, *distances)).collect()
+    }
+}
+
+impl<const W: usize> Count<W> for Learning<W> {
+    fn references(&mut self, item: Item, store: bool, weight: u64) {
+        self.within.references(item, store, weight);
+    }
+
+    fn first(&mut self, item: Item, store: bool, _weight: u64) {
+        self.within.leave_out(item, store);
+    }
+
+    fn distances(&mut self, what: (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
+        self.within.distances(what, full, by_set, weight);
+    }
+
+    fn again(&mut self, place: usize, run: Run, full: u32, by_set: &[u8; W]) {
+        self.runs.push((place, run, Greatest::new(full, by_set)));
+    }
+
+    fn spread(&mut self) {}
 }
 
 /// See the module's page.
@@ -144,6 +194,15 @@ pub(crate) struct Walked<const W: usize> {
     pub(crate) is_single: bool,
     /// There was no reference before.
     pub(crate) is_cold: bool,
+}
+
+impl<const W: usize> Walked<W> {
+    /// Which of these strands the line is in, and its number.
+    pub(crate) fn place(&self, strands: &[Range<u64>]) -> Option<(usize, u64)> {
+        let from = |strand: &Range<u64>| u64::from(self.line.wrapping_sub(strand.start as u32));
+        let strand = strands.iter().position(|strand| from(strand) < strand.end - strand.start)?;
+        Some((strand, strands[strand].start + from(&strands[strand])))
+    }
 }
 
 impl<const W: usize> Walk<W> {
@@ -199,13 +258,12 @@ fn read<V: Vector, const W: usize>(
     bucket: Bucket,
     whats: &mut Vec<What>,
 ) -> Option<(Vec<First>, Vec<Spot>, Within<W>)> {
-    let (mut segments, mut within) = (Segments::new(), Within::default());
+    let (mut segments, mut learning) = (Segments::new(), Learning::default());
     for piece in chunk.pieces() {
         if let Piece::References(piece, weight) = piece {
-            segments.feed_piece::<V, _>(piece, weight, bucket, Some(&mut within));
+            segments.feed_piece::<V, _>(piece, weight, bucket, Some(&mut learning));
         }
     }
-    within.merge();
     let digest = segments.take(Digest::default());
     let mut all = digest.segments();
     let (Some(Segment { lines, again, before, order, .. }), None) = (all.next(), all.next()) else { return None };
@@ -216,20 +274,20 @@ fn read<V: Vector, const W: usize>(
         let spot = Spot { strand: strand as u32, offset: run.line - strands[strand].start };
         let again = again.next_if(|again| usize::from(again.index) == index).map(|again| Again { index: 0, ..*again });
         let before = again.filter(|again| again.closes > 0).and_then(|_| before.next().copied());
-        let what = What { flags: run.flags, again, before };
+        let what = What { flags: run.flags, again, before, runs: learning.runs_of(index, *run) };
         let number = whats.iter().position(|other| *other == what).unwrap_or(whats.len());
         if number == whats.len() {
             whats.push(what);
         }
         firsts.push(First { spot, what: number as u32 });
-        within.leave_out(runs::first(run.flags), run.flags & STORE != 0);
         spots.push(spot);
     }
     let mut to_the_top = vec![false; spots.len()];
     order.iter().for_each(|&index| to_the_top[usize::from(index)] = true);
     let stay = spots.iter().zip(&to_the_top).filter(|&(_, &moves)| !moves).map(|(&spot, _)| spot);
     let ordered = stay.chain(order.iter().map(|&index| spots[usize::from(index)])).collect();
-    Some((firsts, ordered, within))
+    learning.within.merge();
+    Some((firsts, ordered, learning.within))
 }
 
 /// A key, and what is known of it.

@@ -9,6 +9,7 @@ use crate::older::{Hint, Time};
 use crate::runs::Run;
 use crate::sheets::{self, add_congruent, cut_off};
 use crate::simd::{self, Instructions, Task, Vector};
+use crate::threads::Visit;
 use crate::top::Order as _;
 use crate::walk::{First, Moves, Periodic, Spot, Walk, Walked};
 use std::ops::Range;
@@ -98,6 +99,8 @@ pub(crate) struct Walking<'a, const W: usize> {
     /// Periods beyond the fewest.
     more: u64,
     bucket: Bucket,
+    /// Who asks for lines that others may hold.
+    visit: Option<&'a mut Visit>,
     /// Lines that it came to so far.
     pub(crate) ranges: Vec<Range<u64>>,
 }
@@ -219,7 +222,8 @@ impl<const W: usize> Walking<'_, W> {
     #[inline(always)]
     pub(crate) fn leave<V: Vector>(&mut self, mut counts: Option<&mut Counts<W>>) {
         self.core.work.walk = Some(Arc::clone(self.walk));
-        self.core.leave::<V>(self.bucket, counts.as_deref_mut());
+        let asks = self.visit.as_deref_mut().map(|visit| (visit, self.strands));
+        self.core.leave::<V>(self.bucket, counts.as_deref_mut(), asks);
         if let Some(counts) = counts {
             counts.spread();
         }
@@ -290,6 +294,7 @@ impl<const W: usize> Core<W> {
         strands: &[Range<u64>],
         periods: u64,
         bucket: Bucket,
+        visit: Option<&mut Visit>,
         instructions: Instructions,
     ) -> bool {
         let Some(walk) = self.templates.walks.get(number) else { return false };
@@ -300,7 +305,8 @@ impl<const W: usize> Core<W> {
         if self.sharing.is_none() {
             self.templates.walks.used(number, more);
         }
-        simd::run(Walking { core: self, walk: &walk, strands, more, bucket, ranges: Vec::new() }, instructions);
+        let ranges = Vec::new();
+        simd::run(Walking { core: self, walk: &walk, strands, more, bucket, visit, ranges }, instructions);
         true
     }
 
@@ -337,8 +343,8 @@ impl<const W: usize> Core<W> {
         let Ok(walk) = Arc::clone(walk).downcast::<Walk<W>>() else { return debug_assert!(false, "of the same width") };
         let walks = !self.lines.may_run_out(passage.lines as usize) && self.worth.walks();
         if walks && self.begin_walk(&walk, *more, instructions) {
-            let (walk, more) = (&walk, *more);
-            return simd::run(Walking { core: self, walk, strands, more, bucket, ranges: Vec::new() }, instructions);
+            let (walk, more, visit, ranges) = (&walk, *more, None, Vec::new());
+            return simd::run(Walking { core: self, walk, strands, more, bucket, visit, ranges }, instructions);
         }
         let line = |spot: Spot| strands[spot.strand as usize].start + spot.offset;
         let (mut firsts, mut order) = (walk.firsts.all(*more).peekable(), walk.order.all(*more).map(line));
