@@ -58,11 +58,16 @@ pub(crate) struct Older {
     pub(crate) crowded: bool,
     /// How many more of them may be looked at for single lines until they are.
     patience: usize,
+    /// Lines that came in since the last ones that went to sheets, in no sheet, with their places in the timeline: the first ones.
+    fresh: Vec<(u64, Id, u32)>,
 }
 
 /// So many for each line, and so many beyond.
 const EACH: usize = 16;
 const PATIENCE: usize = 1 << 18;
+
+/// So many of those that came in lately may go to sheets.
+const FRESH: usize = 256;
 
 /// A line that was taken out.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +93,8 @@ pub(crate) struct Hint {
 
 impl Older {
     pub(crate) fn new() -> Self {
-        Self { timeline: Timeline::new(), sheets: Sheets::new(), now: 0, crowded: false, patience: PATIENCE }
+        let (timeline, sheets, fresh) = (Timeline::new(), Sheets::new(), Vec::new());
+        Self { timeline, sheets, now: 0, crowded: false, patience: PATIENCE, fresh }
     }
 
     /// As if the clock had so many more ticks to go.
@@ -129,7 +135,7 @@ impl Older {
             step.last = if taken.is_single || taken.singles > 0 { taken.last } else { 0 };
         }
         if let Some((down, id)) = down {
-            (step.down, step.now) = (down as u32, self.enter(lines, id));
+            (step.down, step.now) = (down as u32, self.enter(lines, (down, id)));
         }
         moves.push(step);
         full
@@ -175,7 +181,7 @@ impl Older {
 
     /// A line comes in, in no sheet; when.
     #[inline(always)]
-    fn enter(&mut self, lines: &mut Lines, id: Id) -> Time {
+    fn enter(&mut self, lines: &mut Lines, (number, id): (u64, Id)) -> Time {
         if self.timeline.is_full() {
             self.make_room(lines);
         }
@@ -183,12 +189,56 @@ impl Older {
         let line = lines.get_mut(id);
         line.last = self.now;
         line.place = self.timeline.enter(id);
+        if self.fresh.len() < FRESH {
+            self.fresh.push((number, id, line.place));
+        }
         self.now
+    }
+
+    /// Lines that came in since the last time, in no sheet, go to sheets if all of them are neighbours of others, of those that
+    /// are `held` or of the ends of sheets. The rest is noted.
+    pub(crate) fn gather<const W: usize>(
+        &mut self,
+        lines: &mut Lines,
+        moves: &mut Vec<Move<W>>,
+        held: impl Fn(u64) -> bool,
+    ) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        let all = fresh.len() < FRESH;
+        fresh.retain(|&(_, id, place)| all && lines.get(id).place == place);
+        let mut order: Vec<_> = fresh.iter().map(|&(line, ..)| line).zip(0..).collect();
+        order.sort_unstable();
+        let when = |line: u64| {
+            let at = order.partition_point(|&(other, _)| other < line);
+            order.get(at).filter(|(other, _)| *other == line).map(|&(_, when)| when)
+        };
+        let follows = |&(line, now): &(u64, u32)| {
+            when(line.wrapping_sub(1)).is_some_and(|before| before < now) || self.sheets.has_end(line)
+        };
+        let goes_on = |&(line, now): &(u64, u32)| when(line + 1).map_or_else(|| held(line + 1), |next| next > now);
+        let begins = order.iter().filter(|&line| !follows(line)).count();
+        let neighbours = order.iter().all(|line| follows(line) || goes_on(line));
+        if neighbours && self.sheets.len() + begins <= sheets::MOST / 2 {
+            for &(line, id, place) in &fresh {
+                let state = lines.get_mut(id);
+                state.place = 0;
+                self.timeline.leave(place);
+                moves.push(Move::up(line as u32, state.last, true));
+                self.sheets.add(line..line + 1, state.last, 1, self.timeline.next());
+            }
+        }
+        self.fresh = fresh;
+        self.forget_fresh();
+    }
+
+    /// Lines that came in until now, in no sheet, stay there.
+    pub(crate) fn forget_fresh(&mut self) {
+        self.fresh.clear();
     }
 
     /// The same; the rest is noted.
     pub(crate) fn lower<const W: usize>(&mut self, lines: &mut Lines, moves: &mut Vec<Move<W>>, (line, id): (u64, Id)) {
-        moves.push(Move::down(line, self.enter(lines, id)));
+        moves.push(Move::down(line, self.enter(lines, (line, id))));
     }
 
     /// The time at which lines come next, and the place that those in sheets note.
@@ -247,12 +297,16 @@ impl Older {
         const FEW: usize = 4096;
         sets.clear();
         let mut numbers = vec![0; lines.len()];
-        lines.all().for_each(|(line, id)| numbers[id as usize] = line as u32);
+        lines.all().for_each(|(line, id)| numbers[id as usize] = line);
         let all = self.oldest_first(lines);
         *self = Self::new();
         let mut moves = Vec::new();
         for some in all.chunks(FEW) {
-            moves.extend(some.iter().map(|&id| Move::<W>::down(numbers[id as usize].into(), self.enter(lines, id))));
+            let enter = |&id: &Id| {
+                let line = numbers[id as usize];
+                Move::<W>::down(line, self.enter(lines, (line, id)))
+            };
+            moves.extend(some.iter().map(enter));
             sets.apply::<V, W>(&mut moves);
             moves.clear();
         }
@@ -262,6 +316,8 @@ impl Older {
     fn make_room(&mut self, lines: &mut Lines) {
         let timeline = &self.timeline;
         self.sheets.replace(|place| (1 + timeline.len() - timeline.from(place)) as u32);
+        self.fresh.retain(|&(_, id, place)| lines.get(id).place == place);
         self.timeline.make_room(|id, place| lines.get_mut(id).place = place);
+        self.fresh.iter_mut().for_each(|(_, id, place)| *place = lines.get(*id).place);
     }
 }

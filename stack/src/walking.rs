@@ -379,6 +379,8 @@ impl<const W: usize> Core<W> {
             sharing.cut();
             entries.iter().for_each(|&entry| sharing.note(self.ids[usize::from(entry)], sharing.held(entry)));
         }
+        let held = &self.tiers.held;
+        self.older.gather(&mut self.lines, &mut self.work.lower, |line| held.find(line).is_some());
         for &entry in &entries {
             let (line, id) = (self.tiers.held.line(entry), self.ids[usize::from(entry)]);
             self.work.lowered.push((id, (*self.tiers.held.since_of(entry)).into()));
@@ -392,6 +394,7 @@ impl<const W: usize> Core<W> {
                 self.older.lower(&mut self.lines, &mut self.work.lower, (line, id));
             }
         }
+        self.older.forget_fresh();
         self.tiers.clear();
     }
 }
