@@ -5,6 +5,7 @@ use crate::counts::Counts;
 use crate::digest::{Again, Passage, Segment};
 use crate::engine::{BATCH, Core};
 use crate::even::EVEN;
+use crate::held::Entry;
 use crate::older::{Hint, Time};
 use crate::runs::Run;
 use crate::sheets::{self, add_congruent, cut_off};
@@ -20,8 +21,9 @@ use std::sync::Arc;
 const MORE: u64 = 2;
 /// Lines of a walk, at most: not more than there have to be ids for, where loops walk.
 const LONGEST: u64 = 1 << 17;
-/// Where the upper tiers hold at most so many lines each may become a sheet.
+/// Where the upper tiers hold at most so many lines each may become a sheet, or where so many have no neighbours there.
 const FEW: usize = 48;
+const ALONE: usize = 8;
 /// Where not all goes evenly, it is tried again after so many periods.
 const UNEVEN: u32 = 2;
 /// Sheets were worth while if loops walked over so many times more lines than were to be put elsewhere in the end. Else loops
@@ -380,12 +382,16 @@ impl<const W: usize> Core<W> {
             entries.iter().for_each(|&entry| sharing.note(self.ids[usize::from(entry)], sharing.held(entry)));
         }
         let held = &self.tiers.held;
+        let alone = |&&entry: &&Entry| {
+            let line = held.line(entry);
+            [line.wrapping_sub(1), line + 1].iter().all(|&other| held.find(other).is_none())
+        };
+        let few = entries.len() <= FEW || entries.iter().filter(alone).count() <= ALONE;
         self.older.gather(&mut self.lines, &mut self.work.lower, |line| held.find(line).is_some());
         for &entry in &entries {
             let (line, id) = (self.tiers.held.line(entry), self.ids[usize::from(entry)]);
             self.work.lowered.push((id, (*self.tiers.held.since_of(entry)).into()));
-            // One by itself, or the first of some.
-            let begins = entries.len() <= FEW || self.tiers.held.find(line + 1).is_some();
+            let begins = few || self.tiers.held.find(line + 1).is_some();
             if self.older.sheets.has_end(line) || begins && self.older.sheets.len() < sheets::MOST / 2 {
                 let (time, place) = self.older.next();
                 self.older.sheets.add(line..line + 1, time, 1, place);
