@@ -5,7 +5,7 @@
 use crate::batch::{Access, Batch, Record};
 use crate::shape::{Shape, Simple};
 use crate::walks::{self, Plan};
-use bf_stack::{Bucket, Chunk, Found, Item, Learns, Part, Reference, Use};
+use bf_stack::{Bucket, Chunk, Found, Item, Learns, Part, Reference, Use, Went};
 use std::ops::Range;
 
 /// References handed to an engine at a time, or a few more: bounds the scratch space whatever the length of a range.
@@ -25,6 +25,8 @@ const SHORT: u64 = 4;
 /// Addresses of streams that have one are from the first to the second of these, for as long as they go on.
 const LEAST: u64 = 1 << 16;
 const FAR: u64 = 1 << 62;
+/// Where a loop walks but for some lines, so many periods are written out around those, and twice as many the next time.
+const APART: u64 = 8;
 /// Uses of templates in a chunk.
 const USES: usize = 64;
 
@@ -72,8 +74,8 @@ pub(crate) trait Take {
     fn learn_walk(&mut self, _key: &[u64], _strands: &[Range<u64>], _periods: u64, _loops: [Chunk<'_>; 2]) {}
 
     /// As [`Learns::walk`].
-    fn walk(&mut self, _template: u32, _strands: &[Range<u64>], _periods: u64) -> bool {
-        false
+    fn walk(&mut self, _template: u32, _strands: &[Range<u64>], _periods: u64) -> Went {
+        Went::Not
     }
 }
 
@@ -112,7 +114,7 @@ impl<L: Learns> Take for (&mut L, Bucket) {
         self.0.learn_walk(key, strands, periods, loops, self.1);
     }
 
-    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> bool {
+    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> Went {
         self.0.walk(template, strands, periods, self.1)
     }
 }
@@ -245,9 +247,16 @@ impl<T: Take> Writer<'_, T> {
         if shape.simple.is_empty() {
             return;
         }
+        let mut periods = APART;
         while let Some(walked) = self.walk(shape, items, words, left) {
             shape.advance(words, walked, false);
             left -= walked;
+            if walked == 0 {
+                let some = left.min(periods * self.plan.each);
+                self.iterations(shape, items, words, some);
+                left -= some;
+                periods *= 2;
+            }
         }
         while let Some(stretch) = self.take.seeks().then(|| self.stretch(shape, words, left)).flatten() {
             let base = at(&shape.simple[0], words).0 >> self.shift;
@@ -278,7 +287,8 @@ impl<T: Take> Writer<'_, T> {
         self.iterations(shape, items, words, left);
     }
 
-    /// Takes the next iterations of a stream as one that walks over lines, if it is one; how many.
+    /// Takes the next iterations of a stream as one that walks over lines, if it is one; how many: 0 if it is one but for those that
+    /// come next.
     fn walk(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64) -> Option<u64> {
         let items = if self.attributed { items } else { &[] };
         if !self.take.walks() || !self.plan.make(shape, items, words, left, self.shift) {
@@ -307,7 +317,12 @@ impl<T: Take> Writer<'_, T> {
         }
         let Found::Template(template) = found else { return None };
         self.hand_on();
-        self.take.walk(template, &self.plan.strands, self.plan.periods).then_some(self.plan.iterations)
+        match self.take.walk(template, &self.plan.strands, self.plan.periods) {
+            Went::All => Some(self.plan.iterations),
+            Went::Until(periods) if periods < walks::SHORTEST => Some(0),
+            Went::Until(periods) => self.walk(shape, items, words, periods * self.plan.each),
+            Went::Not => None,
+        }
     }
 
     /// So many iterations of a stream, written out; its words go on behind them.

@@ -7,7 +7,8 @@ use crate::session::{Config, Snapshot};
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
 use bf_stack::{
-    Chunk, Common, Counted, Deferred, Digest, Digester, Engine, Found, Learns as _, Stack, Tally, There, Visit, Within,
+    Chunk, Common, Counted, Deferred, Digest, Digester, Engine, Found, Learns as _, Stack, Tally, There, Visit, Went,
+    Within,
 };
 use crossbeam_queue::ArrayQueue;
 use std::ops::Range;
@@ -65,10 +66,10 @@ impl<T: Take> Take for Limited<'_, T> {
         self.take.learn_walk(key, strands, periods, loops);
     }
 
-    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> bool {
+    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> Went {
         if (self.full)() {
             *self.all = false;
-            return true;
+            return Went::All;
         }
         let walked = self.take.walk(template, strands, periods);
         (self.after)(&mut self.take);
@@ -100,7 +101,7 @@ impl Take for &mut Beside<'_> {
         self.stack.learn_walk(key, strands, periods, loops, self.bucket);
     }
 
-    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> bool {
+    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> Went {
         self.stack.walk_beside(template, strands, periods, self.bucket, &mut self.visit)
     }
 }

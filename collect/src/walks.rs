@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Periods of the loops that templates are made of: no strand is out of step with the others after half of them.
 pub(crate) const FEWEST: u64 = 12;
 /// Shorter loops are no walks.
-const SHORTEST: u64 = 40;
+pub(crate) const SHORTEST: u64 = 40;
 /// Steps, at most, and strands.
 const STEPS: usize = 32;
 const STRANDS: usize = 16;
@@ -148,7 +148,9 @@ mod tests {
     use crate::references::{Scratch, Take};
     use crate::shape::{Step, What};
     use crate::{Config, Session};
-    use bf_stack::{Bucket, Chunk, Deferred, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Stack};
+    use bf_stack::{
+        Bucket, Chunk, Deferred, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Stack, Went,
+    };
     use proptest::prelude::*;
     use std::sync::Arc;
     use std::time::Duration;
@@ -173,9 +175,9 @@ mod tests {
             self.0.learn_walk(key, strands, periods, loops, Bucket::FIRST);
         }
 
-        fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> bool {
+        fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> Went {
             let walked = self.0.walk(template, strands, periods, Bucket::FIRST);
-            *self.1 += usize::from(walked);
+            *self.1 += usize::from(walked == Went::All);
             walked
         }
     }

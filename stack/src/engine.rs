@@ -21,7 +21,7 @@ use crate::top::{NONE, Order};
 use crate::upper::Upper;
 use crate::walk::LearnWalk;
 use crate::walking::{Follow, Worth};
-use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Use};
+use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Use, Went};
 use std::ops::Range;
 
 /// References of one batch, at most.
@@ -291,7 +291,7 @@ impl Learns for Stack {
         });
     }
 
-    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64, bucket: Bucket) -> bool {
+    fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64, bucket: Bucket) -> Went {
         of_width!(&mut self.core, core => core.walk(template, strands, periods, bucket, None, self.instructions))
     }
 

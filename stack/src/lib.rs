@@ -84,7 +84,7 @@ pub use plain::Plain;
 pub use sharing::{ByPosition, Position, Shared};
 pub use simd::Instructions;
 pub use sink::{MissesBySite, Outcome, Sink, SiteMisses};
-pub use template::{Found, Learns, Use};
+pub use template::{Found, Learns, Use, Went};
 pub use threads::{Common, There, Visit};
 
 /// One reference: a line number and whether it is a store. Line numbers are addresses divided by the line size.

@@ -72,6 +72,17 @@ pub enum Found {
     Never,
 }
 
+/// What became of a loop that was to walk over lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Went {
+    /// It did.
+    All,
+    /// It did not: a line has to be looked at by itself, which comes after so many periods.
+    Until(u64),
+    /// It did not, and would not now.
+    Not,
+}
+
 /// Takes references, and templates instead of those that come again elsewhere.
 pub trait Learns {
     /// Whether to look for templates of what comes next: where none were found of late it is not always worth while.
@@ -109,9 +120,8 @@ pub trait Learns {
     }
 
     /// Takes such a loop from the first lines of its strands on, of so many periods: not fewer than its template was made of.
-    /// Whether it did.
-    fn walk(&mut self, _template: u32, _strands: &[Range<u64>], _periods: u64, _bucket: Bucket) -> bool {
-        false
+    fn walk(&mut self, _template: u32, _strands: &[Range<u64>], _periods: u64, _bucket: Bucket) -> Went {
+        Went::Not
     }
 
     /// Takes a chunk in program order.

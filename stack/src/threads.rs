@@ -19,7 +19,7 @@ use crate::sink::Outcome;
 use crate::template::Templates;
 use crate::top::Order as _;
 use crate::walk::What;
-use crate::{Bucket, Chunk};
+use crate::{Bucket, Chunk, Went};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
@@ -68,7 +68,7 @@ impl Stack {
         periods: u64,
         bucket: Bucket,
         visit: &mut Visit,
-    ) -> bool {
+    ) -> Went {
         let asks = visit.is_asked(strands).then_some(visit);
         of_width!(&mut self.core, core => core.walk(template, strands, periods, bucket, asks, self.instructions))
     }

@@ -1,6 +1,5 @@
 //! A loop walks over its lines: what its first references find, and where its lines are afterwards.
 
-use crate::Bucket;
 use crate::counts::Counts;
 use crate::digest::{Again, Passage, Segment};
 use crate::engine::{BATCH, Core};
@@ -13,6 +12,7 @@ use crate::simd::{self, Instructions, Task, Vector};
 use crate::threads::Visit;
 use crate::top::Order as _;
 use crate::walk::{First, Moves, Periodic, Spot, Walk, Walked};
+use crate::{Bucket, Went};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -73,6 +73,8 @@ impl Worth {
 /// their order at the end, at most, so that the upper tiers still hold them.
 const PIECE: usize = 64;
 const REACH: usize = 100;
+/// No line of a strand comes so many periods earlier than its place there.
+const NEAR: u64 = 4;
 
 /// A line of a walk, as the next one of its strand will find things.
 #[derive(Clone, Debug, Default)]
@@ -298,26 +300,31 @@ impl<const W: usize> Core<W> {
         bucket: Bucket,
         visit: Option<&mut Visit>,
         instructions: Instructions,
-    ) -> bool {
-        let Some(walk) = self.templates.walks.get(number) else { return false };
-        let Some(more) = periods.checked_sub(walk.periods) else { return false };
-        if self.is_shared(&walk, strands) || !self.begin_walk(&walk, more, instructions) {
-            return false;
+    ) -> Went {
+        let Some(walk) = self.templates.walks.get(number) else { return Went::Not };
+        let Some(more) = periods.checked_sub(walk.periods) else { return Went::Not };
+        if self.sharing.is_some() && walk.reach > REACH {
+            return Went::Not;
+        }
+        if let Some(lines) = self.undisturbed(strands) {
+            return Went::Until(lines.saturating_sub(NEAR));
+        }
+        if !self.begin_walk(&walk, more, instructions) {
+            return Went::Not;
         }
         if self.sharing.is_none() {
             self.templates.walks.used(number, more);
         }
         let ranges = Vec::new();
         simd::run(Walking { core: self, walk: &walk, strands, more, bucket, visit, ranges }, instructions);
-        true
+        Went::All
     }
 
-    /// Whether lines may have been taken away, so that each has to be looked at, or where the order is such that the stack of all
-    /// threads could not take them one by one.
-    fn is_shared(&self, walk: &Walk<W>, strands: &[Range<u64>]) -> bool {
-        let Some(sharing) = &self.sharing else { return false };
-        let undisturbed = |line| sharing.is_undisturbed(line, self.lines.find(line));
-        walk.reach > REACH || !sharing.is_whole() && !strands.iter().cloned().flatten().all(undisturbed)
+    /// If some lines of strands were taken away, or holes are above them, how many come before, along any of the strands.
+    fn undisturbed(&self, strands: &[Range<u64>]) -> Option<u64> {
+        let sharing = self.sharing.as_ref().filter(|sharing| !sharing.is_whole())?;
+        let disturbed = |line: &u64| !sharing.is_undisturbed(*line, self.lines.find(*line));
+        strands.iter().filter_map(|strand| Some(strand.clone().find(disturbed)? - strand.start)).min()
     }
 
     /// Whether a loop may walk now.
