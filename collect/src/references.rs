@@ -25,7 +25,7 @@ const SHORT: u64 = 4;
 /// Addresses of streams that have one are from the first to the second of these, for as long as they go on.
 const LEAST: u64 = 1 << 16;
 const FAR: u64 = 1 << 62;
-/// Where a loop walks but for some lines, so many periods are written out around those, and twice as many the next time.
+/// Where a loop walks but for some lines, so many periods are written out around those, and twice as many if that is not enough.
 const APART: u64 = 8;
 /// Uses of templates in a chunk.
 const USES: usize = 64;
@@ -247,15 +247,15 @@ impl<T: Take> Writer<'_, T> {
         if shape.simple.is_empty() {
             return;
         }
-        let mut periods = APART;
+        let mut apart = APART;
         while let Some(walked) = self.walk(shape, items, words, left) {
-            shape.advance(words, walked, false);
-            left -= walked;
-            if walked == 0 {
-                let some = left.min(periods * self.plan.each);
+            if walked > 0 {
+                shape.advance(words, walked, false);
+                (left, apart) = (left - walked, APART);
+            } else {
+                let some = left.min(apart * self.plan.each);
                 self.iterations(shape, items, words, some);
-                left -= some;
-                periods *= 2;
+                (left, apart) = (left - some, apart * 2);
             }
         }
         while let Some(stretch) = self.take.seeks().then(|| self.stretch(shape, words, left)).flatten() {
