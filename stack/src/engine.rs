@@ -739,9 +739,16 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    /// Lines above one that is here, in `held` or in the older tier: with one set and with 2^1, 2^2, …
+    /// Lines above one that is here, in `held` or in the older tier: with one set and with 2^1, 2^2, … `follow` goes from line to
+    /// line, begun for the sheets that there are.
     #[inline(always)]
-    pub(crate) fn depth<V: Vector>(&self, line: u64, held: Option<Entry>, id: Id) -> (u32, [u8; W]) {
+    pub(crate) fn depth<V: Vector>(
+        &self,
+        line: u64,
+        held: Option<Entry>,
+        id: Id,
+        follow: &mut Follow,
+    ) -> (u32, [u8; W]) {
         let top = V::Top::load(&self.tiers.top);
         match held.map(|entry| self.tiers.held.slot(entry)) {
             Some(ON_TOP) => {
@@ -750,15 +757,27 @@ impl<const W: usize> Core<W> {
             }
             Some(slot) => self.tiers.distances::<V>(self.tiers.newest.stamps::<V>(), top, slot, line),
             None => {
-                let ((full, mut by_set), mut sums) = (self.tiers.whole::<V>(top, line), [0; W]);
-                let (last, older) = self.older.depth(&self.lines, (line, id), &mut sums);
-                V::add(&mut by_set, &cut_off(&sums));
-                if let Some(load) = &self.left.load {
+                let mut sums = [0; W];
+                let (last, singles, walked) = self.older.depth(&self.lines, (line, id), &mut sums, follow);
+                let (mut full, mut by_set) = (singles + walked, cut_off(&sums));
+                if self.tiers.held.count() > 0 {
+                    let whole = self.tiers.whole::<V>(top, line);
+                    full += whole.0;
+                    V::add(&mut by_set, &whole.1);
+                }
+                if let Some(load) = self.left.load.as_ref().filter(|_| singles > 0) {
                     V::add(&mut by_set, &load.behind.sets.depth::<V, W>(line, last));
                 }
-                (full + older, by_set)
+                (full, by_set)
             }
         }
+    }
+
+    /// For lines that are looked at one after the other.
+    pub(crate) fn follow(&self) -> Follow {
+        let mut follow = Follow::default();
+        follow.begin(self.older.sheets.len());
+        follow
     }
 
     /// A line of the older tier goes.
@@ -794,14 +813,14 @@ impl<const W: usize> Core<W> {
 
     /// Adds `max(m, depth now)` of a line, if it was stored, to where it is charged.
     #[inline(always)]
-    fn add_resident<V: Vector>(&self, line: u64, id: Id, residents: &mut Residents) {
+    fn add_resident<V: Vector>(&self, line: u64, id: Id, residents: &mut Residents, follow: &mut Follow) {
         // What is stored in the upper tiers only is noted here too.
         if self.state_behind(id).dirty == Charge::NONE {
             return;
         }
         let held = self.tiers.held.find(line);
         let mut state = self.state::<V>(held, id);
-        let (full, by_set) = self.depth::<V>(line, held, id);
+        let (full, by_set) = self.depth::<V>(line, held, id, follow);
         state.raise::<V>(full, &by_set);
         if let Some(charged) = state.dirty.get() {
             residents.line(charged, u64::from(state.greatest_full), &state.greatest, self.limits);
@@ -813,8 +832,9 @@ impl<const W: usize> Core<W> {
     pub(crate) fn counted_with<V: Vector>(&self, elsewhere: Option<&Buckets<W>>) -> Vec<Counted> {
         let mut residents = Residents::default();
         debug_assert!(self.left.works.is_empty() && self.left.load.is_some(), "works that wait");
+        let mut follow = self.follow();
         for (line, id) in self.lines.all() {
-            self.add_resident::<V>(line, id, &mut residents);
+            self.add_resident::<V>(line, id, &mut residents, &mut follow);
         }
         let within = self.sharing.as_ref().map(|sharing| sharing.all_within());
         let later = self.left.load.as_ref().map(|load| &load.buckets).filter(|later| !later.is_empty());

@@ -13,6 +13,7 @@ use crate::sets::Sets;
 use crate::sheets::{self, Sheets};
 use crate::simd::Vector;
 use crate::timeline::Timeline;
+use crate::walking::Follow;
 
 /// When a line entered this tier; 0 is before all of them.
 pub(crate) type Time = i32;
@@ -166,9 +167,7 @@ impl Older {
             hint.sheet = self.sheets.find(line)?;
         }
         let (last, place) = self.sheets.time(hint.sheet, line, &mut hint.piece);
-        if (hint.place, hint.len) != (place, self.timeline.len()) {
-            *hint = Hint { place, len: self.timeline.len(), singles: self.timeline.from(place) as u32, ..*hint };
-        }
+        self.count_singles(place, hint);
         self.sheets.remove(hint.sheet, line);
         Some(Taken { last, singles: hint.singles, is_single: false })
     }
@@ -251,23 +250,36 @@ impl Older {
         self.now += ticks as Time;
     }
 
-    /// When a line that is here came, and how many lines are above it; those in sheets are added by set.
+    /// When a line that is here came, and how many lines are above it, those that are in no sheet and those that are; the latter are
+    /// added by set.
     #[inline(always)]
     pub(crate) fn depth<const W: usize>(
         &self,
         lines: &Lines,
         (line, id): (u64, Id),
         sums: &mut [u32; W],
-    ) -> (Time, u32) {
-        let state = lines.get(id);
-        let (last, singles) = match self.sheets.find(line) {
-            Some(sheet) if state.place == 0 => {
-                let (last, place) = self.sheets.time(sheet, line, &mut 0);
-                (last, self.timeline.from(place))
+        follow: &mut Follow,
+    ) -> (Time, u32, u32) {
+        let (state, hint) = (lines.get(id), &mut follow.hint);
+        let sheet = if self.sheets.is_in(line, hint.sheet) { Some(hint.sheet) } else { self.sheets.find(line) };
+        let (last, singles) = match sheet.filter(|_| state.place == 0) {
+            Some(sheet) => {
+                hint.sheet = sheet;
+                let (last, place) = self.sheets.time(sheet, line, &mut hint.piece);
+                self.count_singles(place, hint);
+                (last, hint.singles)
             }
-            _ => (state.last, self.timeline.newer(state.place)),
+            None => (state.last, self.timeline.newer(state.place) as u32),
         };
-        (last, singles as u32 + self.sheets.newer(line, last, sums, &mut []))
+        (last, singles, self.sheets.newer(line, last, sums, &mut follow.cuts))
+    }
+
+    /// How many lines of the timeline came later than those of a place there.
+    #[inline(always)]
+    fn count_singles(&self, place: u32, hint: &mut Hint) {
+        if (hint.place, hint.len) != (place, self.timeline.len()) {
+            *hint = Hint { place, len: self.timeline.len(), singles: self.timeline.from(place) as u32, ..*hint };
+        }
     }
 
     /// Lines from the oldest to the newest.

@@ -19,6 +19,7 @@ use crate::sink::Outcome;
 use crate::template::Templates;
 use crate::top::Order as _;
 use crate::walk::What;
+use crate::walking::Follow;
 use crate::{Bucket, Chunk, Went};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -249,7 +250,9 @@ impl<const W: usize> Task for Find<'_, W> {
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
-        self.core.find::<V>(self.line, self.core.lines.find(self.line)?).map(|here| here.position)
+        self.core
+            .find::<V>(self.line, self.core.lines.find(self.line)?, &mut self.core.follow())
+            .map(|here| here.position)
     }
 }
 
@@ -327,12 +330,12 @@ impl<const W: usize> Core<W> {
             id.into_iter().for_each(|id| self.prefetch::<V>(id));
             ids.push(id);
         }
-        let mut found = Vec::with_capacity(lines.len());
+        let (mut found, mut follow) = (Vec::with_capacity(lines.len()), self.follow());
         for (at, (common, &id)) in lines.iter().zip(&ids).enumerate() {
             if let (Some(next), Some(&Some(id))) = (lines.get(at + AHEAD), ids.get(at + AHEAD)) {
                 self.prefetch_depth::<V>(next.line, id);
             }
-            let here = id.and_then(|id| self.find::<V>(common.line, id));
+            let here = id.and_then(|id| self.find::<V>(common.line, id, &mut follow));
             if let Some(here) = &here {
                 self.clean::<V>(here);
             }
@@ -355,7 +358,7 @@ impl<const W: usize> Core<W> {
     }
 
     #[inline(always)]
-    fn find<V: Vector>(&self, line: u64, id: Id) -> Option<Here> {
+    fn find<V: Vector>(&self, line: u64, id: Id, follow: &mut Follow) -> Option<Here> {
         let sharing = self.sharing.as_ref()?;
         let held = self.tiers.held.find(line);
         let last = match (held, sharing.known(id)) {
@@ -363,7 +366,7 @@ impl<const W: usize> Core<W> {
             (None, Known::At(last)) => last,
             _ => return None,
         };
-        let (mut full, mut by_set) = self.depth::<V>(line, held, id);
+        let (mut full, mut by_set) = self.depth::<V>(line, held, id, follow);
         if sharing.holes.may_be_above(last) {
             let above = sharing.holes.above(line, last);
             full += above.0;

@@ -88,7 +88,7 @@ pub(crate) struct Follow {
 
 impl Follow {
     /// Nothing is known yet; there are so many sheets.
-    fn begin(&mut self, sheets: usize) {
+    pub(crate) fn begin(&mut self, sheets: usize) {
         (self.hint, self.range) = (Hint::default(), 0);
         self.cuts.clear();
         self.cuts.resize(sheets, 0);
