@@ -23,7 +23,7 @@ pub struct Access {
 
 impl Access {
     /// `None` for size 0. What would lie past the end of the address space is cut off.
-    fn new(address: u64, size: u64, store: bool) -> Option<Self> {
+    pub(crate) fn new(address: u64, size: u64, store: bool) -> Option<Self> {
         let room = (u64::MAX - address).saturating_add(1);
         let size = size.min(room).min(u64::MAX >> 1);
         (size > 0).then_some(Self { address, size, store })

@@ -3,8 +3,9 @@
 
 use crate::batch::{Access, Record};
 use crate::references::at;
+use crate::shape::Simple;
 use bf_stack::Item;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 /// Accesses of one step, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,19 +25,24 @@ impl Record<'_> {
         if let Self::Shaped { shape, words, whole: true, items, .. } = self
             && shape.plain()
         {
-            let times = shape.iterations(words);
             let item = |number: usize| items.get(number).copied().unwrap_or_default();
-            let mut stores = (0..).zip(&shape.simple).filter(|(_, step)| step.store).map(|(number, _)| item(number));
-            let alike = times == 1 || stores.next().is_none_or(|first| stores.all(|other| other == first));
-            let course = |(number, step)| {
-                let (first, _) = at(step, words);
-                let stride = if shape.stream { words[step.word as usize + 1] as i64 } else { 0 };
+            let steps = || (0..).zip(&shape.simple).map(|(number, step)| (step, at(step, words).0, item(number)));
+            if !shape.stream {
+                for (step, first, item) in steps() {
+                    let access = Access::new(first, u64::from(step.more) + 1, step.store);
+                    access.into_iter().for_each(|access| take(Course::once(access, item)));
+                }
+                return;
+            }
+            let times = shape.iterations(words);
+            let mut stores = steps().filter(|(step, ..)| step.store).map(|(.., item)| item);
+            let alike = stores.next().is_none_or(|first| stores.all(|other| other == first));
+            let course = |(step, first, item): (&Simple, u64, Item)| {
                 let first = Access { address: first, size: u64::from(step.more) + 1, store: step.store };
-                Course { first, stride, times, item: item(number) }
+                Course { first, stride: words[step.word as usize + 1] as i64, times, item }
             };
-            let courses = || (0..).zip(&shape.simple).map(course);
-            if alike && times > 0 && courses().all(|course| course.is_inside()) {
-                return courses().for_each(take);
+            if alike && times > 0 && steps().map(course).all(|course| course.is_inside()) {
+                return steps().map(course).for_each(take);
             }
         }
         self.for_each(&mut |access, item| take(Course::once(access, item)));
@@ -57,18 +63,18 @@ impl Course {
         address.checked_add(size).and(last).is_some_and(|last| last.checked_add(size).is_some())
     }
 
-    /// Lines of `1 << shift` bytes, ranges of neighbours, all of which it touches.
+    /// Gives the lines of `1 << shift` bytes that it touches, some several times.
     #[inline(always)]
-    pub(crate) fn lines(self, shift: u32) -> impl Iterator<Item = RangeInclusive<u64>> {
+    pub(crate) fn for_each_line(self, shift: u32, mut take: impl FnMut(u64)) {
+        let Access { address, size, .. } = self.first;
         // All that lies between one access and the next is touched, or they are looked at one by one.
         let dense = self.stride.unsigned_abs() <= 1 << shift;
         let (each, moved) = if dense { (1, self.stride * (self.times - 1) as i64) } else { (self.times, 0) };
-        (0..each).map(move |number| {
-            let from = self.first.address.wrapping_add_signed(self.stride.wrapping_mul(number as i64));
-            let (low, high) =
-                if moved < 0 { (from.wrapping_add_signed(moved), from) } else { (from, from + moved as u64) };
-            low >> shift..=(high + (self.first.size - 1)) >> shift
-        })
+        for number in 0..each {
+            let from = address.wrapping_add_signed(self.stride.wrapping_mul(number as i64));
+            let (low, high) = (from.wrapping_add_signed(moved.min(0)), from.wrapping_add_signed(moved.max(0)));
+            (low >> shift..=(high + (size - 1)) >> shift).for_each(&mut take);
+        }
     }
 
     /// Which bytes it touches among those from `begin` on, a bit for each `1 << unit` of them, up to 64; and how many accesses do.
@@ -117,7 +123,8 @@ mod tests {
             let mut expected: Vec<_> = accesses().flat_map(|from| from >> shift..=(from + size - 1) >> shift).collect();
             expected.sort_unstable();
             expected.dedup();
-            let mut lines: Vec<_> = course.lines(shift).flatten().collect();
+            let mut lines = Vec::new();
+            course.for_each_line(shift, |line| lines.push(line));
             lines.sort_unstable();
             lines.dedup();
             prop_assert_eq!(&lines, &expected);

@@ -110,7 +110,7 @@ impl Directory {
             record.for_each_course(&mut |course: Course| {
                 let store = course.first.store.then_some(course.item.0);
                 let place = store.map_or(0, |place| place.saturating_add(1));
-                for line in course.lines(shift).flatten() {
+                course.for_each_line(shift, |line| {
                     let entered = &mut self.entered[line as usize % ENTERED];
                     // To enter it once more would change nothing.
                     if entered.line != line + 1 || place != 0 && entered.place != place {
@@ -124,7 +124,7 @@ impl Directory {
                     if self.entered[line as usize % ENTERED].tracked {
                         tracker.access_line(line, slot, course);
                     }
-                }
+                });
             });
         }
         let mut stored = stored.in_order().into_iter().flatten().peekable();
