@@ -149,7 +149,8 @@ mod tests {
     use crate::shape::{Step, What};
     use crate::{Config, Session};
     use bf_stack::{
-        Bucket, Chunk, Deferred, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Stack, Went,
+        Bucket, Chunk, Common, Deferred, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Reference,
+        Stack, Went,
     };
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -295,7 +296,7 @@ mod tests {
             prop_assert!(later.settle());
             for stack in fast.iter_mut().chain([&mut later]) {
                 prop_assert_eq!(stack.counted(), plain.counted());
-                // Where there is a second thread there are no walks, and all lines stand where they did.
+                // Where there is a second thread all lines stand where they did.
                 stack.share();
                 prop_assert_eq!(stack.counted(), plain.counted());
                 let mut lines = 0;
@@ -370,6 +371,71 @@ mod tests {
         }
         assert!(walked as u64 > rows * (rows - 3), "{walked}");
         assert_eq!(stack.counted(), plain.counted());
+    }
+
+    /// A loop that loads along one array and stores along another.
+    fn copying() -> TestShapes {
+        let step = |word, what| Step { word, offset: 0, what, item: Item::NONE };
+        let steps = vec![step(2, What::Load(8)), step(4, What::Store(8))];
+        TestShapes(vec![Arc::new(Shape::stream(6, steps).unwrap())])
+    }
+
+    fn looped(shapes: &mut TestShapes, lines: u64, from: u64, to: u64) -> Batch {
+        let mut batch = Batch::new();
+        batch.append([1, 8 * lines, from, 8, to, 8].into_iter(), shapes, |_| panic!("few accesses"));
+        batch
+    }
+
+    /// A line that another thread took away is looked at by itself; what comes before it and after it is walked over.
+    #[test]
+    fn threads_walk_up_to_a_line_that_was_taken_away_and_on() {
+        let (mut shapes, mut scratch, limits) = (copying(), Scratch::default(), Limits::default());
+        let [mut walking, mut written, mut of_walking, mut of_written] = std::array::from_fn(|_| Stack::new(limits));
+        walking.share();
+        written.share();
+        let mut walks = Vec::new();
+        for round in 0..9 {
+            let mut walked = 0;
+            let batch = looped(&mut shapes, 400, 0x10_0000, 0x80_0000);
+            batch.references(6, false, &mut scratch, |chunk| written.feed_chunk(chunk, Bucket::FIRST));
+            batch.references_to(6, false, &mut scratch, Counting(&mut walking, &mut walked));
+            for (own, all) in [(&mut walking, &mut of_walking), (&mut written, &mut of_written)] {
+                all.feed_digest(&own.take_digest(bf_stack::Digest::default()), Bucket::FIRST);
+                if round == 5 {
+                    own.visited(&[Common { line: (0x80_0000 >> 6) + 200, stored: true }], Bucket::FIRST);
+                }
+            }
+            assert_eq!(walking.counted(), written.counted());
+            assert_eq!(walking.shared(), written.shared());
+            let all = [(&walking, &of_walking), (&written, &of_written)];
+            let [one, other] = all.map(|(own, all)| all.counted_with(&own.within().unwrap()));
+            assert_eq!(one, other);
+            walks.push(walked);
+        }
+        // Asked for, known, and then before that line and behind it: the first for the third kind of loop, which ends there.
+        assert_eq!(walks[..6], [0, 1, 1, 1, 1, 1]);
+        assert!(walks[6..].iter().all(|&walked| walked > 0), "{walks:?}");
+    }
+
+    /// Rows that are sheets each are written out in the end, and walked over again when enough other lines have come.
+    #[test]
+    fn loops_walk_again_after_a_pause() {
+        let (mut shapes, mut scratch) = (copying(), Scratch::default());
+        let mut stack = Stack::new(Limits::default());
+        let mut rows = |stack: &mut Stack, from: u64| {
+            let mut walked = 0;
+            for row in from..from + 50 {
+                let batch = looped(&mut shapes, 48, 0x10_0000 + (row << 12), 0x80_0000 + (row << 12));
+                batch.references_to(6, false, &mut scratch, Counting(stack, &mut walked));
+            }
+            walked
+        };
+        let before = [0, 50, 100].map(|from| rows(&mut stack, from));
+        assert!(before[0] > 20 && before[2] == 0, "{before:?}");
+        let others: Vec<_> = (0..400).cycle().take(200_000).map(|line| Reference::new(line, false)).collect();
+        stack.feed(&others, Bucket::FIRST);
+        let after = rows(&mut stack, 150);
+        assert!(after > 20, "{after}");
     }
 
     proptest! {

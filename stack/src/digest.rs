@@ -6,7 +6,8 @@
 //! order the lines stand at the end.
 //!
 //! A chunk is cut into *segments* of so few lines that all of them are in the upper tiers of both stacks when it ends.
-//! Nothing of a segment is lost: a dirty interval that it does not begin or does not end is handed on by what it adds.
+//! Nothing of a segment is lost: a dirty interval that it does not begin or does not end is handed on by what it adds. Between
+//! segments there may be loops that walked over lines, which the other stack walks over again.
 
 use crate::counts::Buckets;
 use crate::held::{Entry, HELD, Since};

@@ -30,8 +30,8 @@
 //!
 //! A long loop over arrays, whose lines are told by where its strands begin and how far they go, is a *walk* (`walk`): what
 //! happens among its own references is known from a loop like it, what its first references find is worked out from ranges of
-//! lines (`walking`, `even`), and its lines end in *sheets* (`sheets`), which are part of the older tier. Not where lines can be
-//! taken away.
+//! lines (`walking`, `even`), and its lines end in *sheets* (`sheets`), which are part of the older tier. Where lines can be
+//! taken away it goes as far as none was, and the digest tells the stack of all threads to walk there, too.
 //!
 //! Small distances share cells (`near`), or, of items, wait until many of an item can be counted together (`by_item`);
 //! combinations of others that occur again and again wait in a table (`repeats`) before they are counted at each set count
