@@ -46,8 +46,14 @@ const KERNELS: [&str; 13] = [
 ];
 
 /// The same of two threads.
-const TEAMS: [&str; 5] =
-    ["team-jacobi:2000", "team-gradients:200", "team-gemm:40", "team-bodies:100", "team-histogram:500"];
+const TEAMS: [&str; 6] = [
+    "team-jacobi:2000",
+    "team-gradients:200",
+    "team-gemm:40",
+    "team-bodies:100",
+    "team-triad:1000",
+    "team-histogram:500",
+];
 
 /// How a program is run.
 const VARIANTS: [&str; 9] =
