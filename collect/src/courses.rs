@@ -73,7 +73,8 @@ impl Course {
         for number in 0..each {
             let from = address.wrapping_add_signed(self.stride.wrapping_mul(number as i64));
             let (low, high) = (from.wrapping_add_signed(moved.min(0)), from.wrapping_add_signed(moved.max(0)));
-            (low >> shift..=(high + (size - 1)) >> shift).for_each(&mut take);
+            // Line numbers have room to spare.
+            (low >> shift..1 + ((high + (size - 1)) >> shift)).for_each(&mut take);
         }
     }
 

@@ -176,6 +176,8 @@ impl<const W: usize> States<W> {
 pub(crate) struct Behind<const W: usize> {
     pub(crate) sets: Sets,
     pub(crate) states: States<W>,
+    /// Of lines that a loop walks over, by what happens to them: distances and dirty intervals that end, of the last ones.
+    alike: Vec<[Combination<W>; 2]>,
 }
 
 /// What a sink and other stacks want to know of a batch. Nobody does of one that is worked off later.
@@ -190,7 +192,7 @@ pub(crate) struct Told<'a, const W: usize> {
 
 impl<const W: usize> Behind<W> {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { sets: Sets::new(limits.max_set_bits, limits.max_ways), states: States::default() }
+        Self { sets: Sets::new(limits.max_set_bits, limits.max_ways), states: States::default(), alike: Vec::new() }
     }
 
     /// Works off what a batch left, and counts it.
@@ -297,8 +299,9 @@ impl<const W: usize> Behind<W> {
     ) {
         let (bucket, walked) = (work.bucket, &work.walked);
         let mut near = vec![0; visit.as_ref().map_or(0, |(_, strands)| strands.len())];
-        // Lines to which the same happens are often alike: by what, distances and dirty intervals that end.
-        let mut alike = vec![[Combination::NONE; 2]; walk.whats().len()];
+        // Lines to which the same happens are often alike.
+        let mut alike = std::mem::take(&mut self.alike);
+        alike.resize(walk.whats().len(), [Combination::NONE; 2]);
         for (at, line) in walked.iter().enumerate() {
             if let Some(next) = walked.get(at + AHEAD) {
                 self.states.prefetch::<V>(next.id);
@@ -354,6 +357,8 @@ impl<const W: usize> Behind<W> {
         if let Some(counts) = counts {
             alike.as_flattened().iter().filter(|found| found.weight > 0).for_each(|&found| counts.add_far(found));
         }
+        alike.clear();
+        self.alike = alike;
     }
 
     /// How many lines that are in no sheet are above one that a loop walked over, which was one of them or not.
