@@ -76,8 +76,9 @@ static FULL: AtomicBool = AtomicBool::new(false);
 static FIRST_LOOK: OnceLock<Instant> = OnceLock::new();
 /// When to look next, nanoseconds since then.
 static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
-/// Time between two looks: at least this, and so many times what a look takes.
-const BETWEEN: (Duration, u32) = (Duration::from_millis(2), 50);
+/// Nanoseconds between two looks: at least so many, and so many for each MiB of address space, fifty times what a look takes. Not by the
+/// clock: who looks may have to wait for a processor meanwhile, and would not look again for long.
+const BETWEEN: (u64, u64) = (2_000_000, 50_000);
 
 /// Sets the limit. A part of it is left for finishing what was begun and for writing the profile.
 pub fn limit(bytes: u64) {
@@ -107,8 +108,8 @@ fn look_whether_full() -> bool {
     if full {
         FULL.store(true, Ordering::Relaxed);
     }
-    let then = first.elapsed();
-    NEXT_LOOK.store(nanoseconds(then + BETWEEN.0.max((then - now) * BETWEEN.1)), Ordering::Relaxed);
+    let pause = BETWEEN.0.max((heap::held() >> 20) as u64 * BETWEEN.1);
+    NEXT_LOOK.store(nanoseconds(first.elapsed()) + pause, Ordering::Relaxed);
     full
 }
 
