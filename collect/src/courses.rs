@@ -14,7 +14,7 @@ pub(crate) struct Course {
     /// From each access to the next, bytes.
     stride: i64,
     /// How many there are, at least 1.
-    pub(crate) times: u64,
+    times: u64,
     pub(crate) item: Item,
 }
 

@@ -111,17 +111,18 @@ impl Directory {
                 let store = course.first.store.then_some(course.item.0);
                 let place = store.map_or(0, |place| place.saturating_add(1));
                 course.for_each_line(shift, |line| {
-                    let entered = &mut self.entered[line as usize % ENTERED];
+                    let at = line as usize % ENTERED;
+                    let mut entered = self.entered[at];
                     // To enter it once more would change nothing.
                     if entered.line != line + 1 || place != 0 && entered.place != place {
                         if self.enter(line, slot, store, tracker) {
                             all.add(line);
                             store.into_iter().for_each(|_| stored.add(line));
                         }
-                        let tracked = counted && tracker.may_track(line);
-                        self.entered[line as usize % ENTERED] = Entered { line: line + 1, place, tracked };
+                        entered = Entered { line: line + 1, place, tracked: counted && tracker.may_track(line) };
+                        self.entered[at] = entered;
                     }
-                    if self.entered[line as usize % ENTERED].tracked {
+                    if entered.tracked {
                         tracker.access_line(line, slot, course);
                     }
                 });

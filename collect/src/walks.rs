@@ -239,6 +239,13 @@ mod tests {
             })
     }
 
+    /// Those of streams, and of a store.
+    fn shapes(streams: [Vec<Step>; 3], item: Item) -> TestShapes {
+        let store = Shape::once(2, vec![Step { word: 1, offset: 0, what: What::Store(8), item }]);
+        let all = streams.into_iter().map(|steps| Shape::stream(8, steps)).chain([store]);
+        TestShapes(all.map(|shape| Arc::new(shape.unwrap())).collect())
+    }
+
     fn limits() -> impl Strategy<Value = Limits> {
         (prop_oneof![3 => 0_u32..=12, 1 => 13_u32..=19], prop_oneof![Just(1_u32), Just(2), Just(64), 1_u32..40])
             .prop_map(|(max_set_bits, max_ways)| Limits { max_set_bits, max_ways })
@@ -257,9 +264,7 @@ mod tests {
             asks in prop::bool::ANY,
             time_left in prop_oneof![2 => Just(i32::MAX), 1 => 0..9000],
         ) {
-            let mut shapes: Vec<_> = streams.map(|steps| Arc::new(Shape::stream(8, steps).unwrap())).into();
-            shapes.push(Arc::new(Shape::once(2, vec![Step { word: 1, offset: 0, what: What::Store(8), item: Item(7) }]).unwrap()));
-            let mut shapes = TestShapes(shapes);
+            let mut shapes = shapes(streams, Item(7));
             let mut plain = Plain::new(limits);
             let all = || Instructions::ALL.into_iter().filter(|instructions| instructions.available());
             let stack = || Stack::with_time_left(limits, time_left);
@@ -317,9 +322,7 @@ mod tests {
             limits in limits(),
         ) {
             let plain = |steps: Vec<Step>| steps.into_iter().map(|step| Step { item: Item::NONE, ..step }).collect();
-            let mut shapes: Vec<_> = streams.map(|steps| Arc::new(Shape::stream(8, plain(steps)).unwrap())).into();
-            shapes.push(Arc::new(Shape::once(2, vec![Step { word: 1, offset: 0, what: What::Store(8), item: Item::NONE }]).unwrap()));
-            let mut shapes = TestShapes(shapes);
+            let mut shapes = shapes(streams.map(plain), Item::NONE);
             let sessions: [_; 2] = std::array::from_fn(|_| Session::new(Config { limits, rounds: None, ..Config::default() }));
             let slots = |slot| sessions.iter().for_each(|session| session.ensure_slot(slot));
             slots(0);
@@ -327,24 +330,18 @@ mod tests {
                 slots(*slot);
                 let feed = |batch: &mut Batch| {
                     let mut single = Batch::new();
-                    batch.for_each(|access| {
-                        let address = access.address + if *alone { u64::from(*slot) << 32 } else { 0 };
-                        single.access(address, access.size, access.store);
-                    });
+                    batch.for_each(|access| single.access(access.address, access.size, access.store));
+                    sessions[0].feed(*slot, batch, Bucket::FIRST);
                     sessions[1].feed(*slot, &single, Bucket::FIRST);
                 };
-                let mut batch = Batch::new();
-                let mut moved = words.clone();
-                let mut at = 0;
-                while *alone && at < moved.len() {
-                    let addresses: &[usize] = if moved[at] == 4 { &[1] } else { &[2, 4, 6] };
-                    addresses.iter().for_each(|word| moved[at + word] += u64::from(*slot) << 32);
-                    at += if moved[at] == 4 { 2 } else { 8 };
+                let (mut words, mut at) = (words.clone(), 0);
+                while *alone && at < words.len() {
+                    let (addresses, len): (&[usize], _) = if words[at] == 4 { (&[1], 2) } else { (&[2, 4, 6], 8) };
+                    addresses.iter().for_each(|word| words[at + word] += u64::from(*slot) << 32);
+                    at += len;
                 }
-                batch.append(moved.iter().copied(), &mut shapes, |part| sessions[0].feed(*slot, part, Bucket::FIRST));
-                sessions[0].feed(*slot, &batch, Bucket::FIRST);
                 let mut batch = Batch::new();
-                batch.append(words.iter().copied(), &mut shapes, feed);
+                batch.append(words.into_iter(), &mut shapes, feed);
                 feed(&mut batch);
             }
             let [walked, single] = sessions.map(|session| session.snapshot(Duration::from_mins(1)));

@@ -76,8 +76,8 @@ static FULL: AtomicBool = AtomicBool::new(false);
 static FIRST_LOOK: OnceLock<Instant> = OnceLock::new();
 /// When to look next, nanoseconds since then.
 static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
-/// Nanoseconds between two looks: at least so many, and so many for each MiB of address space, fifty times what a look takes. Not by the
-/// clock: who looks may have to wait for a processor meanwhile, and would not look again for long.
+/// Nanoseconds between two looks: at least so many, and so many for each MiB of address space, fifty times what a look
+/// takes. Not by the clock: who looks may have to wait for a processor meanwhile, and would not look again for long.
 const BETWEEN: (u64, u64) = (2_000_000, 50_000);
 
 /// Sets the limit. A part of it is left for finishing what was begun and for writing the profile.

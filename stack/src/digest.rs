@@ -110,14 +110,10 @@ pub(crate) struct Greatest {
 }
 
 impl Greatest {
-    pub(crate) fn new<const W: usize>(full: u32, by_set: &[u8; W]) -> Self {
-        let mut greatest = Self { full, by_set: [0; _] };
-        greatest.by_set[..W].copy_from_slice(by_set);
-        greatest
-    }
-
     fn of<const W: usize>(since: &Since<W>) -> Self {
-        Self::new(since.full, &since.greatest)
+        let mut greatest = Self { full: since.full, by_set: [0; _] };
+        greatest.by_set[..W].copy_from_slice(&since.greatest);
+        greatest
     }
 
     /// Of a stack of that width.

@@ -590,10 +590,16 @@ impl<const W: usize> Core<W> {
         bucket: Bucket,
         instructions: Instructions,
     ) {
-        if self.older.late(2 * BATCH) {
+        self.be_in_time(2 * BATCH, instructions);
+        simd::run(Segments { core: self, segments, bucket }, instructions);
+    }
+
+    /// There is time for so many more moves in the older tier, and there are not too many sheets; if that can be.
+    #[inline(always)]
+    pub(crate) fn be_in_time(&mut self, moves: usize, instructions: Instructions) {
+        if self.older.late(moves) {
             self.restart(instructions);
         }
-        simd::run(Segments { core: self, segments, bucket }, instructions);
     }
 
     /// Lets the clock begin again, and gives up all sheets; not if what that needs is elsewhere.

@@ -153,11 +153,7 @@ impl<const W: usize> Walking<'_, W> {
         let (older, mut periods) = (&self.core.older, left.min((BATCH / cycle.len()) as u64));
         for (number, (first, follow)) in cycle.iter().zip(follows).enumerate() {
             let line = self.line(first.spot) + period;
-            if !older.sheets.is_in(line, follow.hint.sheet) {
-                let Some(sheet) = older.sheets.find(line) else { return 0 };
-                follow.hint.sheet = sheet;
-            }
-            let sheet = follow.hint.sheet;
+            let Some(sheet) = older.sheets.find_near(line, &mut follow.hint.sheet) else { return 0 };
             let extent = older.sheets.extents()[sheet];
             let known = self.ranges.get(follow.range).is_some_and(|range| range.end == line);
             if extent.first != line || !known || courses[..number].iter().any(|other| other.from.sheet == sheet) {

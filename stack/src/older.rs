@@ -163,12 +163,10 @@ impl Older {
         if self.sheets.is_empty() {
             return None;
         }
-        if !self.sheets.is_in(line, hint.sheet) {
-            hint.sheet = self.sheets.find(line)?;
-        }
-        let (last, place) = self.sheets.time(hint.sheet, line, &mut hint.piece);
+        let sheet = self.sheets.find_near(line, &mut hint.sheet)?;
+        let (last, place) = self.sheets.time(sheet, line, &mut hint.piece);
         self.count_singles(place, hint);
-        self.sheets.remove(hint.sheet, line);
+        self.sheets.remove(sheet, line);
         Some(Taken { last, singles: hint.singles, is_single: false })
     }
 
@@ -261,10 +259,8 @@ impl Older {
         follow: &mut Follow,
     ) -> (Time, u32, u32) {
         let (state, hint) = (lines.get(id), &mut follow.hint);
-        let sheet = if self.sheets.is_in(line, hint.sheet) { Some(hint.sheet) } else { self.sheets.find(line) };
-        let (last, singles) = match sheet.filter(|_| state.place == 0) {
+        let (last, singles) = match self.sheets.find_near(line, &mut hint.sheet).filter(|_| state.place == 0) {
             Some(sheet) => {
-                hint.sheet = sheet;
                 let (last, place) = self.sheets.time(sheet, line, &mut hint.piece);
                 self.count_singles(place, hint);
                 (last, hint.singles)

@@ -294,8 +294,12 @@ impl<const W: usize> Sharing<W> {
 
     /// Whether no hole is above a line, which was not taken away. Little may be known of one that is held: then not.
     pub(crate) fn is_undisturbed(&self, line: u64, id: Option<Id>) -> bool {
-        let last = id.map_or(0, |id| self.lines.get(id as usize / REGION).map_or(0, |of| of[id as usize % REGION]));
-        last != LOST && !(self.holes.may_be_above(last) && self.holes.are_above(line, last))
+        let last = match id.map_or(Known::Never, |id| self.known(id)) {
+            Known::Never => 0,
+            Known::At(last) => last,
+            Known::Lost => return false,
+        };
+        !(self.holes.may_be_above(last) && self.holes.are_above(line, last))
     }
 
     /// A loop walked over lines, of which these are 1 + the ids: when they were last referenced, so far from one to the next.

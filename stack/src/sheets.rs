@@ -147,6 +147,15 @@ impl Sheets {
         self.extents.iter().position(|extent| (extent.first..extent.end).contains(&line))
     }
 
+    /// The same, which is often the one that the line before was in: `near`, which it is from now on.
+    #[inline(always)]
+    pub(crate) fn find_near(&self, line: u64, near: &mut usize) -> Option<usize> {
+        if !self.is_in(line, *near) {
+            *near = self.find(line)?;
+        }
+        Some(*near)
+    }
+
     /// Whether a sheet ends where a line begins.
     pub(crate) fn has_end(&self, line: u64) -> bool {
         self.extents.iter().any(|extent| extent.end == line)
@@ -154,7 +163,7 @@ impl Sheets {
 
     /// Whether a line is in that sheet.
     #[inline(always)]
-    pub(crate) fn is_in(&self, line: u64, sheet: usize) -> bool {
+    fn is_in(&self, line: u64, sheet: usize) -> bool {
         self.extents.get(sheet).is_some_and(|extent| (extent.first..extent.end).contains(&line))
     }
 

@@ -7,7 +7,6 @@
 //! so that the stacks need not wait for each other.
 
 use crate::by_line::Mix;
-use crate::digest::Greatest;
 use crate::engine::{Asks, Core, Stack, of_width};
 use crate::held::ON_TOP;
 use crate::item::Charge;
@@ -79,9 +78,7 @@ impl Stack {
     pub fn visited(&mut self, lines: &[Common], bucket: Bucket) -> There {
         of_width!(&mut self.core, core => {
             core.older.look(lines.len());
-            if core.older.late(1) {
-                core.restart(self.instructions);
-            }
+            core.be_in_time(1, self.instructions);
         });
         let here = of_width!(&mut self.core, core => simd::run(PassOn { core, lines }, self.instructions));
         let mut found = There { least: Vec::with_capacity(lines.len()), taken: Vec::new() };
@@ -89,9 +86,7 @@ impl Stack {
             found.least.push(here.as_ref().map(|here| here.position));
             if let Some(here) = here.filter(|_| common.stored) {
                 let line = common.line;
-                of_width!(&mut self.core, core => if core.older.late(1) {
-                    core.restart(self.instructions);
-                });
+                of_width!(&mut self.core, core => core.be_in_time(1, self.instructions));
                 of_width!(&mut self.core, core => simd::run(TakeAway { core, line, here: &here, bucket }, self.instructions));
                 found.taken.push(here.position);
             }
@@ -219,24 +214,23 @@ impl Visit {
         let is_here = |at: usize| self.lines.get(at).is_some_and(|&(other, _)| other == line);
         *near = if is_here(*near + 1) { *near + 1 } else { self.place(line) };
         let Some(common) = is_here(*near).then(|| self.ask(*near as u32, what.stores())).flatten() else { return };
-        if here.is_none_or(|here| here.full > 0) {
-            self.own.push(Own { common, times: 1, distance: here });
+        self.add(common, 1, here);
+        what.runs.iter().for_each(|&(times, distance)| self.add(common, times, Some(distance)));
+    }
+
+    /// So many references to a line found it there, or nowhere.
+    fn add(&mut self, common: u32, times: u32, distance: Option<Position>) {
+        // Nothing is above what is on top.
+        if distance.is_none_or(|distance| distance.full > 0) {
+            self.own.push(Own { common, times, distance });
         }
-        self.own.extend(what.runs.iter().map(|&(times, Greatest { full, by_set })| Own {
-            common,
-            times,
-            distance: Some(Position { full, by_set }),
-        }));
     }
 
     /// What became of references to the line of that number.
     pub(crate) fn became(&mut self, outcome: &Outcome) {
         let own = !outcome.cold && !outcome.lost;
-        // Nothing is above what is on top.
-        if !own || outcome.full > 0 {
-            let distance = own.then_some(Position { full: outcome.full, by_set: outcome.by_set });
-            self.own.push(Own { common: outcome.site, times: outcome.times, distance });
-        }
+        let distance = own.then_some(Position { full: outcome.full, by_set: outcome.by_set });
+        self.add(outcome.site, outcome.times, distance);
     }
 }
 

@@ -18,6 +18,7 @@ use crate::lines::Id;
 use crate::older::Time;
 use crate::repeats::Kind;
 use crate::runs::{self, DIRTY, Run, STORE};
+use crate::sharing::Position;
 use crate::simd::{Task, Vector};
 use crate::template::{Count, Within, hash};
 use crate::{Bucket, Chunk, Found, Item, Piece};
@@ -112,7 +113,7 @@ pub(crate) struct What {
     /// If that closes a dirty interval.
     pub(crate) before: Option<Greatest>,
     /// Runs that follow, up to the first that stores it: how often they count, and their distances.
-    pub(crate) runs: Vec<(u32, Greatest)>,
+    pub(crate) runs: Vec<(u32, Position)>,
 }
 
 impl What {
@@ -127,12 +128,12 @@ impl What {
 struct Learning<const W: usize> {
     within: Within<W>,
     /// Of which line, in the order in which they came.
-    runs: Vec<(usize, Run, Greatest)>,
+    runs: Vec<(usize, Run, Position)>,
 }
 
 impl<const W: usize> Learning<W> {
     /// Those of a line, up to the first that stores it.
-    fn runs_of(&self, place: usize, first: Run) -> Vec<(u32, Greatest)> {
+    fn runs_of(&self, place: usize, first: Run) -> Vec<(u32, Position)> {
         let runs: Vec<_> = self.runs.iter().filter(|(of, ..)| *of == place).collect();
         let stores = |run: &Run| run.flags & DIRTY != 0;
         let until = runs.iter().position(|(_, run, _)| stores(run)).map_or(runs.len(), |last| last + 1);
@@ -155,7 +156,7 @@ impl<const W: usize> Count<W> for Learning<W> {
     }
 
     fn again(&mut self, place: usize, run: Run, full: u32, by_set: &[u8; W]) {
-        self.runs.push((place, run, Greatest::new(full, by_set)));
+        self.runs.push((place, run, Position::new(full, by_set)));
     }
 
     fn spread(&mut self) {}

@@ -115,8 +115,6 @@ impl<const W: usize> Task for Walking<'_, W> {
     #[inline(always)]
     fn run<V: Vector>(mut self) {
         self.core.lower();
-        self.ranges = std::mem::take(&mut self.core.ranges);
-        self.ranges.clear();
         let mut counts = self.core.buckets.take(self.bucket);
         counts.iter_mut().for_each(|counts| self.walk.count_firsts(self.more, counts));
         let Periodic { before, cycle, times, after } = &self.walk.firsts;
@@ -233,60 +231,39 @@ impl<const W: usize> Walking<'_, W> {
         }
     }
 
-    /// All lines stand in their order.
+    /// All lines stand in their order. Where they can be taken away, it is noted when they were referenced, and the stack of all
+    /// threads is told.
     fn leave_sheets(&mut self) {
-        let Self { core, walk, strands, more, .. } = self;
-        let line = |spot: Spot| strands[spot.strand as usize].start + spot.offset;
-        let (first, place) = core.older.next();
+        let Self { core, walk, strands, more, bucket, .. } = self;
         let Periodic { before, cycle, times, after } = &walk.order;
-        let (len, periods, mut time) = (cycle.len(), times + *more, first);
-        let sheets = &mut core.older.sheets;
-        for line in before.iter().map(|&spot| line(spot)) {
-            sheets.add(line..line + 1, time, 1, place);
-            time += 1;
-        }
-        for (line, at) in cycle.iter().map(|&spot| line(spot)).zip(0..) {
-            sheets.add(line..line + periods, time + at, len as Time, place);
-        }
-        time += (periods * len as u64) as Time;
-        for line in after.iter().map(|spot| line(spot.later(*more))) {
-            sheets.add(line..line + 1, time, 1, place);
-            time += 1;
-        }
-        let lines = (time - first) as u64;
-        core.older.pass(lines as usize);
-        self.note(lines);
-    }
-
-    /// Where lines can be taken away, it is noted when they were referenced, and the stack of all threads is told.
-    fn note(&mut self, lines: u64) {
-        let Core { sharing: Some(sharing), lines: known, .. } = &mut *self.core else { return };
-        let mut now = sharing.pass(lines);
-        let Periodic { before, cycle, times, after } = &self.walk.order;
-        let periods = times + self.more;
-        let mut note = |spot: Spot, len: u64, now: u64, step: u64| {
-            let (first, mut done) = (self.strands[spot.strand as usize].start + spot.offset, 0);
+        let (lines, periods) = (walk.lines(walk.periods + *more), times + *more);
+        let (first, place) = core.older.next();
+        let Core { older, sharing, lines: known, .. } = &mut **core;
+        let begin = sharing.as_mut().map(|sharing| sharing.pass(lines));
+        // Neighbours: how many, when the first one comes, and when the others do.
+        let mut leave = |spot: Spot, len: u64, number: u64, step: u64| {
+            let line = strands[spot.strand as usize].start + spot.offset;
+            older.sheets.add(line..line + len, first + number as Time, step as Time, place);
+            let (Some(sharing), Some(begin)) = (&mut *sharing, begin) else { return };
+            let mut done = 0;
             while done < len {
-                let ids = known.following(first + done);
+                let ids = known.following(line + done);
                 let ids = &ids[..ids.len().min((len - done) as usize)];
-                sharing.note_all(ids, now + done * step, step);
+                sharing.note_all(ids, begin + number + done * step, step);
                 done += ids.len().max(1) as u64;
             }
         };
-        for &spot in before {
-            note(spot, 1, now, 1);
-            now += 1;
+        let (ends, each) = (before.len() as u64, cycle.len() as u64);
+        (0..).zip(before).for_each(|(number, &spot)| leave(spot, 1, number, 1));
+        (ends..).zip(cycle).for_each(|(number, &spot)| leave(spot, periods, number, each));
+        (ends + periods * each..).zip(after).for_each(|(number, spot)| leave(spot.later(*more), 1, number, 1));
+        older.pass(lines as usize);
+        if let Some(sharing) = sharing {
+            sharing.cut();
+            let (strands, more) = (Box::from(*strands), *more);
+            sharing.digesting.walk(Passage { walk: Arc::<Walk<W>>::clone(walk), strands, more, lines });
+            walk.count_within(more, *bucket, &mut sharing.within);
         }
-        (0..).zip(cycle).for_each(|(number, &spot)| note(spot, periods, now + number, cycle.len() as u64));
-        now += periods * cycle.len() as u64;
-        for spot in after {
-            note(spot.later(self.more), 1, now, 1);
-            now += 1;
-        }
-        sharing.cut();
-        let walk = Arc::<Walk<W>>::clone(self.walk);
-        sharing.digesting.walk(Passage { walk, strands: self.strands.into(), more: self.more, lines });
-        self.walk.count_within(self.more, self.bucket, &mut sharing.within);
     }
 }
 
@@ -306,7 +283,7 @@ impl<const W: usize> Core<W> {
         if self.sharing.is_some() && walk.reach > REACH {
             return Went::Not;
         }
-        if let Some(lines) = self.undisturbed(strands) {
+        if let Some(lines) = self.disturbed(strands) {
             return Went::Until(lines.saturating_sub(NEAR));
         }
         if !self.begin_walk(&walk, more, instructions) {
@@ -315,13 +292,26 @@ impl<const W: usize> Core<W> {
         if self.sharing.is_none() {
             self.templates.walks.used(number, more);
         }
-        let ranges = Vec::new();
-        simd::run(Walking { core: self, walk: &walk, strands, more, bucket, visit, ranges }, instructions);
+        self.go(&walk, strands, more, bucket, visit, instructions);
         Went::All
     }
 
+    fn go(
+        &mut self,
+        walk: &Arc<Walk<W>>,
+        strands: &[Range<u64>],
+        more: u64,
+        bucket: Bucket,
+        visit: Option<&mut Visit>,
+        instructions: Instructions,
+    ) {
+        let mut ranges = std::mem::take(&mut self.ranges);
+        ranges.clear();
+        simd::run(Walking { core: self, walk, strands, more, bucket, visit, ranges }, instructions);
+    }
+
     /// If some lines of strands were taken away, or holes are above them, how many come before, along any of the strands.
-    fn undisturbed(&self, strands: &[Range<u64>]) -> Option<u64> {
+    fn disturbed(&self, strands: &[Range<u64>]) -> Option<u64> {
         let sharing = self.sharing.as_ref().filter(|sharing| !sharing.is_whole())?;
         let disturbed = |line: &u64| !sharing.is_undisturbed(*line, self.lines.find(*line));
         strands.iter().filter_map(|strand| Some(strand.clone().find(disturbed)? - strand.start)).min()
@@ -336,11 +326,11 @@ impl<const W: usize> Core<W> {
         }
         self.worth.lines = 0;
         self.older.crowded |= self.older.sheets.len() + walk.order.cycle.len() > sheets::MOST;
-        if self.older.late(lines as usize + 2 * BATCH) {
-            self.restart(instructions);
-            if self.older.late(lines as usize + 2 * BATCH) || !self.worth.walks() {
-                return false;
-            }
+        let moves = lines as usize + 2 * BATCH;
+        self.be_in_time(moves, instructions);
+        // If the sheets were given up for that, perhaps not.
+        if self.older.late(moves) || !self.worth.walks() {
+            return false;
         }
         self.worth.walked += lines;
         true
@@ -352,8 +342,7 @@ impl<const W: usize> Core<W> {
         let Ok(walk) = Arc::clone(walk).downcast::<Walk<W>>() else { return debug_assert!(false, "of the same width") };
         let walks = !self.lines.may_run_out(passage.lines as usize) && self.worth.walks();
         if walks && self.begin_walk(&walk, *more, instructions) {
-            let (walk, more, visit, ranges) = (&walk, *more, None, Vec::new());
-            return simd::run(Walking { core: self, walk, strands, more, bucket, visit, ranges }, instructions);
+            return self.go(&walk, strands, *more, bucket, None, instructions);
         }
         let line = |spot: Spot| strands[spot.strand as usize].start + spot.offset;
         let (mut firsts, mut order) = (walk.firsts.all(*more).peekable(), walk.order.all(*more).map(line));
