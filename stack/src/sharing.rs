@@ -292,7 +292,7 @@ impl<const W: usize> Sharing<W> {
         self.lines[region][id as usize % REGION] = last;
     }
 
-    /// Whether no hole is above a line, which was not taken away. Little may be known of one that is held: then not.
+    /// Whether no hole is above a line, which was not taken away. Of one that is held less may be known.
     pub(crate) fn is_undisturbed(&self, line: u64, id: Option<Id>) -> bool {
         let last = match id.map_or(Known::Never, |id| self.known(id)) {
             Known::Never => 0,

@@ -313,7 +313,11 @@ impl<const W: usize> Core<W> {
     /// If some lines of strands were taken away, or holes are above them, how many come before, along any of the strands.
     fn disturbed(&self, strands: &[Range<u64>]) -> Option<u64> {
         let sharing = self.sharing.as_ref().filter(|sharing| !sharing.is_whole())?;
-        let disturbed = |line: &u64| !sharing.is_undisturbed(*line, self.lines.find(*line));
+        let held = |line: u64| self.tiers.held.find(line).map(|entry| sharing.held(entry));
+        let disturbed = |&line: &u64| {
+            !sharing.is_undisturbed(line, self.lines.find(line))
+                && held(line).is_none_or(|last| sharing.holes.are_above(line, last))
+        };
         strands.iter().filter_map(|strand| Some(strand.clone().find(disturbed)? - strand.start)).min()
     }
 
