@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Periods of the loops that templates are made of: no strand is out of step with the others after half of them.
 pub(crate) const FEWEST: u64 = 12;
 /// Shorter loops are no walks.
-pub(crate) const SHORTEST: u64 = 24;
+pub(crate) const SHORTEST: u64 = FEWEST;
 /// Steps, at most, and strands.
 const STEPS: usize = 32;
 const STRANDS: usize = 16;

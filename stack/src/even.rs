@@ -143,20 +143,21 @@ impl<const W: usize> Walking<'_, W> {
 
     /// Where the lines of each strand come from; for how many periods at most: 0 if not from the fronts of sheets.
     fn courses(
-        &self,
+        &mut self,
         courses: &mut [Course<W>],
         cycle: &[First],
         period: u64,
         left: u64,
         follows: &mut [Follow],
     ) -> u64 {
-        let (older, mut periods) = (&self.core.older, left.min((BATCH / cycle.len()) as u64));
+        let mut periods = left.min((BATCH / cycle.len()) as u64);
         for (number, (first, follow)) in cycle.iter().zip(follows).enumerate() {
             let line = self.line(first.spot) + period;
+            self.find_range(line, follow);
+            let older = &self.core.older;
             let Some(sheet) = older.sheets.find_near(line, &mut follow.hint.sheet) else { return 0 };
             let extent = older.sheets.extents()[sheet];
-            let known = self.ranges.get(follow.range).is_some_and(|range| range.end == line);
-            if extent.first != line || !known || courses[..number].iter().any(|other| other.from.sheet == sheet) {
+            if extent.first != line || courses[..number].iter().any(|other| other.from.sheet == sheet) {
                 return 0;
             }
             let (step, lines) = older.sheets.even(sheet);

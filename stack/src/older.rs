@@ -92,6 +92,13 @@ pub(crate) struct Hint {
     singles: u32,
 }
 
+impl Hint {
+    /// Lines of the timeline may have changed otherwise than by going.
+    pub(crate) fn forget_singles(&mut self) {
+        self.len = usize::MAX;
+    }
+}
+
 impl Older {
     pub(crate) fn new() -> Self {
         let (timeline, sheets, fresh) = (Timeline::new(), Sheets::new(), Vec::new());

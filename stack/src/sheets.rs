@@ -89,12 +89,14 @@ impl Pieces {
     /// The last one for which that holds, or the first; `hint` may say where, and does afterwards.
     #[inline(always)]
     fn last(&self, hint: &mut u32, holds: impl Fn(&Piece) -> bool) -> usize {
-        let at = *hint as usize;
-        let found = at >= self.first && self.all.get(at).is_some_and(&holds);
-        if found && self.all.get(at + 1).is_none_or(|next| !holds(next)) {
-            return at;
+        let mut at = (*hint as usize).max(self.first);
+        let goes_on = |at: usize| self.all.get(at + 1).is_some_and(&holds);
+        // Mostly it is there or the next one.
+        if self.all.get(at).is_none_or(|piece| !holds(piece)) || goes_on(at) && goes_on(at + 1) {
+            at = self.first + self.get().partition_point(&holds).saturating_sub(1);
+        } else {
+            at += usize::from(goes_on(at));
         }
-        let at = self.first + self.get().partition_point(holds).saturating_sub(1);
         *hint = at as u32;
         at
     }

@@ -87,10 +87,10 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
-    /// Nothing is known yet; there are so many sheets.
+    /// Something may be known from elsewhere; there are so many sheets.
     pub(crate) fn begin(&mut self, sheets: usize) {
-        (self.hint, self.range) = (Hint::default(), 0);
-        self.cuts.clear();
+        self.hint.forget_singles();
+        self.range = 0;
         self.cuts.resize(sheets, 0);
     }
 }
@@ -118,13 +118,15 @@ impl<const W: usize> Task for Walking<'_, W> {
         let mut counts = self.core.buckets.take(self.bucket);
         counts.iter_mut().for_each(|counts| self.walk.count_firsts(self.more, counts));
         let Periodic { before, cycle, times, after } = &self.walk.firsts;
-        for &first in before {
-            self.reference::<V>(first, &mut Follow::default(), counts.as_deref_mut());
-        }
         let (mut kept, sheets) = (std::mem::take(&mut self.core.follows), self.core.older.sheets.len());
         kept.resize_with(kept.len().max(cycle.len()), Follow::default);
         let follows = &mut kept[..cycle.len()];
         follows.iter_mut().for_each(|follow| follow.begin(sheets));
+        // Of the same strand.
+        let number = |first: First| cycle.iter().position(|other| other.spot.strand == first.spot.strand).unwrap_or(0);
+        for &first in before {
+            self.reference::<V>(first, &mut follows[number(first)], counts.as_deref_mut());
+        }
         let (mut period, mut tries) = (0, 0);
         while period < times + self.more {
             let left = times + self.more - period;
@@ -142,8 +144,8 @@ impl<const W: usize> Task for Walking<'_, W> {
             period += 1;
             tries = tries.saturating_sub(1);
         }
-        for first in after {
-            self.reference::<V>(first.later(self.more), &mut Follow::default(), counts.as_deref_mut());
+        for &first in after {
+            self.reference::<V>(first.later(self.more), &mut follows[number(first)], counts.as_deref_mut());
         }
         self.core.follows = kept;
         self.core.ranges = std::mem::take(&mut self.ranges);
@@ -204,19 +206,23 @@ impl<const W: usize> Walking<'_, W> {
             is_single: taken.is_some_and(|taken| taken.is_single),
             is_cold: taken.is_none(),
         });
-        match self.ranges.get_mut(follow.range).filter(|range| range.end == line) {
-            Some(range) => range.end += 1,
-            None => {
-                let known = self.ranges.iter().position(|range| range.end == line);
-                follow.range = known.unwrap_or(self.ranges.len());
-                match known {
-                    Some(range) => self.ranges[range].end += 1,
-                    None => self.ranges.push(line..line + 1),
-                }
-            }
-        }
+        self.find_range(line, follow);
+        self.ranges[follow.range].end += 1;
         if self.core.work.walked.len() == BATCH {
             self.leave::<V>(counts);
+        }
+    }
+
+    /// The range that a line is the next of, which may be a new one.
+    #[inline(always)]
+    pub(crate) fn find_range(&mut self, line: u64, follow: &mut Follow) {
+        let is_next = |range: &Range<u64>| range.end == line;
+        if !self.ranges.get(follow.range).is_some_and(is_next) {
+            let known = self.ranges.iter().position(is_next);
+            follow.range = known.unwrap_or(self.ranges.len());
+            if known.is_none() {
+                self.ranges.push(line..line);
+            }
         }
     }
 
