@@ -63,9 +63,9 @@ impl Course {
         address.checked_add(size).and(last).is_some_and(|last| last.checked_add(size).is_some())
     }
 
-    /// Gives the lines of `1 << shift` bytes that it touches, some several times.
+    /// Gives the lines of `1 << shift` bytes that it touches, those that follow each other together, some several times.
     #[inline(always)]
-    pub(crate) fn for_each_line(self, shift: u32, mut take: impl FnMut(u64)) {
+    pub(crate) fn for_each_range(self, shift: u32, mut take: impl FnMut(Range<u64>)) {
         let Access { address, size, .. } = self.first;
         // All that lies between one access and the next is touched, or they are looked at one by one.
         let dense = self.stride.unsigned_abs() <= 1 << shift;
@@ -74,7 +74,7 @@ impl Course {
             let from = address.wrapping_add_signed(self.stride.wrapping_mul(number as i64));
             let (low, high) = (from.wrapping_add_signed(moved.min(0)), from.wrapping_add_signed(moved.max(0)));
             // Line numbers have room to spare.
-            (low >> shift..1 + ((high + (size - 1)) >> shift)).for_each(&mut take);
+            take(low >> shift..1 + ((high + (size - 1)) >> shift));
         }
     }
 
@@ -125,7 +125,7 @@ mod tests {
             expected.sort_unstable();
             expected.dedup();
             let mut lines = Vec::new();
-            course.for_each_line(shift, |line| lines.push(line));
+            course.for_each_range(shift, |range| lines.extend(range));
             lines.sort_unstable();
             lines.dedup();
             prop_assert_eq!(&lines, &expected);

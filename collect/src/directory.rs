@@ -7,6 +7,8 @@ use bf_stack::{ByLine, Common};
 use std::ops::Range;
 
 const ENTERED: usize = 512;
+/// So many lines that follow each other are looked at together.
+const MANY: u64 = 8;
 
 /// Who may hold a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -110,20 +112,28 @@ impl Directory {
             record.for_each_course(&mut |course: Course| {
                 let store = course.first.store.then_some(course.item.0);
                 let place = store.map_or(0, |place| place.saturating_add(1));
-                course.for_each_line(shift, |line| {
-                    let at = line as usize % ENTERED;
-                    let mut entered = self.entered[at];
-                    // To enter it once more would change nothing.
-                    if entered.line != line + 1 || place != 0 && entered.place != place {
-                        if self.enter(line, slot, store, tracker) {
-                            all.add(line);
-                            store.into_iter().for_each(|_| stored.add(line));
+                course.for_each_range(shift, |mut lines| {
+                    let mut look = lines.start;
+                    while let Some(left) = lines.end.checked_sub(lines.start).filter(|&left| left > 0) {
+                        if left >= MANY && lines.start >= look {
+                            lines.start += self.own(lines.clone(), slot, place);
+                            look = lines.start + MANY;
                         }
-                        entered = Entered { line: line + 1, place, tracked: counted && tracker.may_track(line) };
-                        self.entered[at] = entered;
-                    }
-                    if entered.tracked {
-                        tracker.access_line(line, slot, course);
+                        let Some(line) = lines.next() else { break };
+                        let at = line as usize % ENTERED;
+                        let mut entered = self.entered[at];
+                        // To enter it once more would change nothing.
+                        if entered.line != line + 1 || place != 0 && entered.place != place {
+                            if self.enter(line, slot, store, tracker) {
+                                all.add(line);
+                                store.into_iter().for_each(|_| stored.add(line));
+                            }
+                            entered = Entered { line: line + 1, place, tracked: counted && tracker.may_track(line) };
+                            self.entered[at] = entered;
+                        }
+                        if entered.tracked {
+                            tracker.access_line(line, slot, course);
+                        }
                     }
                 });
             });
@@ -131,6 +141,16 @@ impl Directory {
         let mut stored = stored.in_order().into_iter().flatten().peekable();
         let all = all.in_order().into_iter().flatten();
         all.map(|line| Common { line, stored: stored.next_if_eq(&line).is_some() }).collect()
+    }
+
+    /// How many of these lines, from the first on, `slot` alone ever used and last stored from that place + 1, if it is not 0: to
+    /// enter them would change nothing.
+    #[inline]
+    fn own(&self, lines: Range<u64>, slot: u32, place: Place) -> u64 {
+        let mine = user(slot);
+        let alone = |users: &&Users| users.slots == mine && mine != SEVERAL && users.stored != TRACKED;
+        let own = |users: &&Users| alone(users) && (place == 0 || users.stored == place);
+        self.users.slice(lines).iter().take_while(own).count() as u64
     }
 
     /// `slot`, the only one there is, referenced a line.

@@ -260,7 +260,7 @@ mod tests {
 
     fn access(tracker: &mut Tracker, slot: u32, access: Access, place: Place) {
         let course = Course::once(access, Item(place));
-        course.for_each_line(tracker.shift, |line| tracker.access_line(line, slot, course));
+        course.for_each_range(tracker.shift, |lines| lines.for_each(|line| tracker.access_line(line, slot, course)));
     }
 
     fn used(accesses: &[(u32, u64, bool)]) -> SharedLines {

@@ -4,6 +4,7 @@
 use crate::boxed;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 /// Lines of a region, as bits.
 const REGION_BITS: u32 = 10;
@@ -62,12 +63,11 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
         region.and_then(|region| region.all().get(region.place(line)?).copied()).unwrap_or_default()
     }
 
-    /// What is kept of a line and those that follow it, all of which something is kept of, up to the end of its region.
-    pub(crate) fn following(&self, line: u64) -> &[T] {
-        let region = self.region_of(line);
-        let all = region.and_then(|region| region.all().get(region.place(line)?..));
-        let left = REGION - line as usize % REGION;
-        all.map_or(&[], |all| &all[..all.len().min(left)])
+    /// What is kept of lines that follow each other, up to the end of a region; nothing unless it is kept of all of them.
+    #[must_use]
+    pub fn slice(&self, lines: Range<u64>) -> &[T] {
+        let region = self.region_of(lines.start);
+        region.and_then(|region| region.all().get(region.places(lines)?)).unwrap_or_default()
     }
 
     /// The region of a line, if something is kept of one of its lines.
@@ -120,6 +120,13 @@ impl<T: Copy + Default> Region<T> {
             }
             Self::Many(_) => Some(line as usize % REGION),
         }
+    }
+
+    /// Where lines are, up to the end of the region, if all of them are here.
+    fn places(&self, lines: Range<u64>) -> Option<Range<usize>> {
+        let len = (lines.end - lines.start).min(REGION as u64 - lines.start % REGION as u64);
+        let (first, last) = (self.place(lines.start)?, self.place(lines.start + len.checked_sub(1)?)?);
+        (last - first == len as usize - 1).then_some(first..last + 1)
     }
 
     #[inline(always)]

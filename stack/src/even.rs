@@ -130,7 +130,7 @@ impl<const W: usize> Walking<'_, W> {
         }
         let begin = walked.len() - periods as usize * cycle.len();
         for (at, course) in courses.iter().enumerate() {
-            let ids = self.core.lines.following(course.from.line);
+            let ids = self.core.lines.ids(course.from.line..course.from.line + periods);
             for (walked, &id) in walked[begin + at..].iter_mut().step_by(cycle.len()).zip(ids) {
                 walked.id = id - 1;
             }
@@ -161,7 +161,8 @@ impl<const W: usize> Walking<'_, W> {
                 return 0;
             }
             let (step, lines) = older.sheets.even(sheet);
-            periods = periods.min(lines - 1).min(self.core.lines.following(line).len() as u64);
+            periods = periods.min(lines - 1);
+            periods = periods.min(self.core.lines.ids(line..line + periods).len() as u64);
             if periods < EVEN {
                 return 0;
             }

@@ -8,6 +8,8 @@
 //! Invariant: of each set the newest holes are here, `max_ways` of them at least; of the only set of 2^0 all are. An item
 //! never comes nearer to the top while it stays an item, so a hole with so many others above it is never asked for.
 
+use std::ops::Range;
+
 /// When an item was last referenced; all different.
 pub(crate) type Instant = u64;
 
@@ -30,6 +32,27 @@ pub(crate) struct Holes<const W: usize> {
     filled: usize,
     /// No hole is newer.
     newest: Instant,
+    /// Sets with holes, where there are few, as of the last look; and whether something went since.
+    few: Vec<Few>,
+    is_past: bool,
+}
+
+/// A set with holes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Few {
+    bits: u32,
+    set: u64,
+    newest: Instant,
+}
+
+impl Few {
+    /// Of some lines those that are in the set, if they are old enough to have a hole above them.
+    pub(crate) fn lines(self, lines: &Range<u64>, oldest: Instant) -> impl Iterator<Item = u64> {
+        let sets = 1 << self.bits;
+        let first = lines.start + (self.set.wrapping_sub(lines.start) & (sets - 1));
+        let end = if oldest < self.newest { lines.end } else { first };
+        (first..end).step_by(sets as usize)
+    }
 }
 
 /// Holes above an item, with one set and with 2^1, 2^2, …, at most 255.
@@ -40,17 +63,54 @@ fn number(bits: u32, line: u64) -> u32 {
     1 << bits | (line as u32 & ((1 << bits) - 1))
 }
 
+/// So many sets with holes are few.
+const MOST: usize = 64;
+
 impl<const W: usize> Holes<W> {
     pub(crate) fn new(set_bits: u32, ways: u32) -> Self {
         let (all, sets, numbers) = (Times::default(), Vec::new(), 2 << set_bits);
         let (places, any, tops) = (vec![0; numbers], vec![0; numbers.div_ceil(64)], vec![0; numbers]);
-        Self { set_bits, ways: ways as usize, all, places, sets, any, tops, filled: 0, newest: 0 }
+        Self {
+            set_bits,
+            ways: ways as usize,
+            all,
+            places,
+            sets,
+            any,
+            tops,
+            filled: 0,
+            newest: 0,
+            few: Vec::new(),
+            is_past: true,
+        }
     }
 
     /// Whether an item of this time may have a hole above it; an item that is not there, of time 0.
     #[inline(always)]
     pub(crate) fn may_be_above(&self, last: Instant) -> bool {
         last < self.newest
+    }
+
+    /// The sets with holes, after a look; `None`: they are many.
+    pub(crate) fn few(&self) -> Option<&[Few]> {
+        (self.filled <= MOST).then_some(&self.few)
+    }
+
+    /// Finds out where holes are, if that is not known.
+    pub(crate) fn look(&mut self) {
+        if self.filled <= MOST && std::mem::take(&mut self.is_past) {
+            self.few.clear();
+            let one = self.all.newest().map(|newest| Few { bits: 0, set: 0, newest });
+            let words = (0..).zip(&self.any).filter(|&(_, &word)| word != 0);
+            let numbers =
+                words.flat_map(|(at, word)| (64 * at..64 * (at + 1)).filter(move |n| word >> (n % 64) & 1 != 0));
+            let others = numbers.map(|number: u32| {
+                let bits = number.ilog2();
+                Few { bits, set: (number - (1 << bits)).into(), newest: self.tops[number as usize] }
+            });
+            self.few.extend(one.into_iter().chain(others));
+            self.newest = self.few.iter().map(|few| few.newest).max().unwrap_or(0);
+        }
     }
 
     /// Whether a set has a hole above an item of this time.
@@ -70,6 +130,7 @@ impl<const W: usize> Holes<W> {
         let mut above = (0, [0; W]);
         above.0 = self.all.newer(last) as u32;
         if above.0 > 0 {
+            self.is_past = true;
             self.all.pop();
             found.into_iter().for_each(|last| self.all.insert(last));
         }
@@ -81,6 +142,7 @@ impl<const W: usize> Holes<W> {
             let times = &mut self.sets[self.places[set as usize] as usize - 1];
             let newer = newer(times, last);
             above.1[bits as usize - 1] = newer.min(255) as u8;
+            self.is_past = true;
             times.pop();
             if found.is_some() {
                 times.insert(times.len() + 1 - newer, last);
@@ -118,6 +180,7 @@ impl<const W: usize> Holes<W> {
     /// A line is taken away: it becomes a hole at every set count.
     pub(crate) fn insert(&mut self, line: u64, last: Instant) {
         self.newest = self.newest.max(last);
+        self.is_past = true;
         self.all.insert(last);
         for bits in 1..=self.set_bits {
             let set = number(bits, line);
@@ -170,6 +233,10 @@ impl Times {
             }
         }
         newer
+    }
+
+    fn newest(&self) -> Option<Instant> {
+        self.pieces.last()?.last().copied()
     }
 
     fn pop(&mut self) {

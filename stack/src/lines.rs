@@ -6,6 +6,7 @@
 use crate::ByLine;
 use crate::boxed;
 use crate::older::Time;
+use std::ops::Range;
 
 /// Lines of neighbouring ids whose state is kept together, as bits.
 pub(crate) const REGION_BITS: u32 = 10;
@@ -68,9 +69,20 @@ impl Lines {
         self.ids.get(line).checked_sub(1)
     }
 
-    /// Of a line and those that follow it, if they have ids, 1 + that, for some of them.
-    pub(crate) fn following(&self, line: u64) -> &[Id] {
-        self.ids.following(line)
+    /// Of the first lines of these, if all of those have ids, 1 + that.
+    pub(crate) fn ids(&self, lines: Range<u64>) -> &[Id] {
+        self.ids.slice(lines)
+    }
+
+    /// Of all lines 1 + the id, 0 if they have none, some at a time.
+    pub(crate) fn all_ids(&self, lines: Range<u64>) -> impl Iterator<Item = &[Id]> {
+        let mut line = lines.start;
+        std::iter::from_fn(move || {
+            let ids = (line < lines.end).then(|| self.ids(line..lines.end))?;
+            let ids = if ids.is_empty() { self.ids(line..line + 1) } else { ids };
+            line += ids.len().max(1) as u64;
+            Some(if ids.is_empty() { &[0] } else { ids })
+        })
     }
 
     /// All lines that have ids, with these.

@@ -292,14 +292,31 @@ impl<const W: usize> Sharing<W> {
         self.lines[region][id as usize % REGION] = last;
     }
 
-    /// Whether no hole is above a line, which was not taken away. Of one that is held less may be known.
-    pub(crate) fn is_undisturbed(&self, line: u64, id: Option<Id>) -> bool {
-        let last = match id.map_or(Known::Never, |id| self.known(id)) {
-            Known::Never => 0,
-            Known::At(last) => last,
-            Known::Lost => return false,
-        };
-        !(self.holes.may_be_above(last) && self.holes.are_above(line, last))
+    /// When a line was last referenced, as far as is known of one that is held: 0 if it was not, `None` if it was taken away.
+    #[inline(always)]
+    pub(crate) fn last(&self, id: Option<Id>) -> Option<Instant> {
+        match id.map_or(Known::Never, |id| self.known(id)) {
+            Known::Never => Some(0),
+            Known::At(last) => Some(last),
+            Known::Lost => None,
+        }
+    }
+
+    /// When the first of some lines was last referenced, 0 if one was not; `None` if one was taken away. Of each 1 + the id, 0 if it
+    /// has none.
+    pub(crate) fn oldest(&self, ids: &[Id]) -> Option<Instant> {
+        let (mut region, mut number) = (&[][..], usize::MAX);
+        let (mut oldest, mut newest) = (Instant::MAX, 0);
+        for &id in ids {
+            let at = (id as usize).wrapping_sub(1);
+            if at / REGION != number {
+                number = at / REGION;
+                region = self.lines.get(number).map_or(&[][..], |region| region);
+            }
+            let last = region.get(at % REGION).copied().unwrap_or(0);
+            (oldest, newest) = (oldest.min(last), newest.max(last));
+        }
+        (newest != LOST).then_some(oldest)
     }
 
     /// A loop walked over lines, of which these are 1 + the ids: when they were last referenced, so far from one to the next.

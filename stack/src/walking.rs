@@ -5,6 +5,7 @@ use crate::digest::{Again, Passage, Segment};
 use crate::engine::{BATCH, Core};
 use crate::even::EVEN;
 use crate::held::Entry;
+use crate::holes::Instant;
 use crate::older::{Hint, Time};
 use crate::runs::Run;
 use crate::sheets::{self, add_congruent, cut_off};
@@ -253,8 +254,7 @@ impl<const W: usize> Walking<'_, W> {
             let (Some(sharing), Some(begin)) = (&mut *sharing, begin) else { return };
             let mut done = 0;
             while done < len {
-                let ids = known.following(line + done);
-                let ids = &ids[..ids.len().min((len - done) as usize)];
+                let ids = known.ids(line + done..line + len);
                 sharing.note_all(ids, begin + number + done * step, step);
                 done += ids.len().max(1) as u64;
             }
@@ -317,14 +317,31 @@ impl<const W: usize> Core<W> {
     }
 
     /// If some lines of strands were taken away, or holes are above them, how many come before, along any of the strands.
-    fn disturbed(&self, strands: &[Range<u64>]) -> Option<u64> {
-        let sharing = self.sharing.as_ref().filter(|sharing| !sharing.is_whole())?;
-        let held = |line: u64| self.tiers.held.find(line).map(|entry| sharing.held(entry));
-        let disturbed = |&line: &u64| {
-            !sharing.is_undisturbed(line, self.lines.find(line))
-                && held(line).is_none_or(|last| sharing.holes.are_above(line, last))
+    fn disturbed(&mut self, strands: &[Range<u64>]) -> Option<u64> {
+        let Self { sharing, lines, tiers, .. } = self;
+        let sharing = sharing.as_mut().filter(|sharing| !sharing.is_whole())?;
+        sharing.holes.look();
+        let held = |line: u64| tiers.held.find(line).map(|entry| sharing.held(entry));
+        let is_disturbed = |&line: &u64| {
+            // What is known of a line that is held is of before.
+            let last = held(line).or_else(|| sharing.last(lines.find(line)));
+            last.is_none_or(|last| sharing.holes.may_be_above(last) && sharing.holes.are_above(line, last))
         };
-        strands.iter().filter_map(|strand| Some(strand.clone().find(disturbed)? - strand.start)).min()
+        let first = |strand: &Range<u64>| {
+            // Where one was taken away all are looked at.
+            let oldest = lines
+                .all_ids(strand.clone())
+                .try_fold(Instant::MAX, |oldest, ids| Some(oldest.min(sharing.oldest(ids)?)));
+            let found = match (oldest, sharing.holes.few()) {
+                (Some(oldest), _) if !sharing.holes.may_be_above(oldest) => None,
+                (Some(oldest), Some(few)) => {
+                    few.iter().filter_map(|few| few.lines(strand, oldest).find(is_disturbed)).min()
+                }
+                _ => strand.clone().find(is_disturbed),
+            };
+            Some(found? - strand.start)
+        };
+        strands.iter().filter_map(first).min()
     }
 
     /// Whether a loop may walk now.
