@@ -149,12 +149,19 @@ impl Older {
         full
     }
 
-    /// Sheets are looked at for single lines, of which so many come. If there are many each time, they do not pay.
+    /// Sheets are looked at for single lines, of which so many come. If there are many each time, and loops walk over few, they do
+    /// not pay.
     #[inline(always)]
     pub(crate) fn look(&mut self, lines: usize) {
-        let (gained, spent) = (EACH.saturating_mul(lines), self.sheets.len() * lines);
-        self.patience = (self.patience + gained).min(PATIENCE).saturating_sub(spent);
+        self.gain(lines);
+        self.patience = self.patience.saturating_sub(self.sheets.len() * lines);
         self.crowded |= self.patience == 0 && !self.sheets.is_empty();
+    }
+
+    /// So many lines come, or a loop walks over them.
+    #[inline(always)]
+    pub(crate) fn gain(&mut self, lines: usize) {
+        self.patience = self.patience.saturating_add(EACH.saturating_mul(lines)).min(PATIENCE);
     }
 
     /// A line leaves, if it is here.

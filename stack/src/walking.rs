@@ -360,6 +360,7 @@ impl<const W: usize> Core<W> {
             return false;
         }
         self.worth.walked += lines;
+        self.older.gain(lines as usize);
         true
     }
 
