@@ -22,6 +22,14 @@ struct Users {
 const SEVERAL: u16 = u16::MAX;
 const TRACKED: Place = Place::MAX;
 
+impl Users {
+    /// Whether one slot is the only user.
+    #[inline]
+    fn are_only(self, user: u16) -> bool {
+        self.slots == user && user != SEVERAL
+    }
+}
+
 /// Lines that are added one by one, some of them several times.
 #[derive(Debug, Default)]
 struct Ranges(Vec<Range<u64>>);
@@ -84,7 +92,7 @@ impl Directory {
     fn enter(&mut self, line: u64, slot: u32, stored: Option<Place>, tracker: &mut Tracker) -> bool {
         let mine = user(slot);
         let users = self.users.of(line);
-        let alone = users.slots == 0 || users.slots == mine && mine != SEVERAL;
+        let alone = users.slots == 0 || users.are_only(mine);
         if !alone && users.slots != SEVERAL && users.stored != TRACKED {
             tracker.begin(line, u32::from(users.slots) - 1, users.stored.checked_sub(1));
             users.stored = TRACKED;
@@ -114,8 +122,8 @@ impl Directory {
                 let place = store.map_or(0, |place| place.saturating_add(1));
                 course.for_each_range(shift, |mut lines| {
                     let mut look = lines.start;
-                    while let Some(left) = lines.end.checked_sub(lines.start).filter(|&left| left > 0) {
-                        if left >= MANY && lines.start >= look {
+                    loop {
+                        if lines.start >= look && lines.end - lines.start >= MANY {
                             lines.start += self.own(lines.clone(), slot, place);
                             look = lines.start + MANY;
                         }
@@ -148,8 +156,8 @@ impl Directory {
     #[inline]
     fn own(&self, lines: Range<u64>, slot: u32, place: Place) -> u64 {
         let mine = user(slot);
-        let alone = |users: &&Users| users.slots == mine && mine != SEVERAL && users.stored != TRACKED;
-        let own = |users: &&Users| alone(users) && (place == 0 || users.stored == place);
+        let last = |users: &Users| users.stored != TRACKED && (place == 0 || users.stored == place);
+        let own = |users: &&Users| users.are_only(mine) && last(users);
         self.users.slice(lines).iter().take_while(own).count() as u64
     }
 

@@ -161,7 +161,8 @@ impl<const W: usize> Holes<W> {
 
     /// Whether some do.
     pub(crate) fn are_above(&self, line: u64, last: Instant) -> bool {
-        self.all.newer(last) > 0 || (1..=self.set_bits).any(|bits| self.has_above(number(bits, line), last))
+        let by_set = || (1..=self.set_bits).any(|bits| self.has_above(number(bits, line), last));
+        self.may_be_above(last) && (self.all.newer(last) > 0 || by_set())
     }
 
     /// How many holes stand above an item.

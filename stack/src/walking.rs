@@ -325,7 +325,7 @@ impl<const W: usize> Core<W> {
         let is_disturbed = |&line: &u64| {
             // What is known of a line that is held is of before.
             let last = held(line).or_else(|| sharing.last(lines.find(line)));
-            last.is_none_or(|last| sharing.holes.may_be_above(last) && sharing.holes.are_above(line, last))
+            last.is_none_or(|last| sharing.holes.are_above(line, last))
         };
         let first = |strand: &Range<u64>| {
             // Where one was taken away all are looked at.
