@@ -46,12 +46,13 @@ const KERNELS: [&str; 13] = [
 ];
 
 /// The same of two threads.
-const TEAMS: [&str; 6] = [
+const TEAMS: [&str; 7] = [
     "team-jacobi:2000",
     "team-gradients:200",
     "team-gemm:40",
     "team-bodies:100",
     "team-triad:1000",
+    "team-own:1000",
     "team-histogram:500",
 ];
 
