@@ -4,7 +4,7 @@
 
 use crate::batch::{Access, Batch, Record};
 use crate::shape::{Shape, Simple};
-use crate::walks::{self, Plan};
+use crate::walks::Plan;
 use bf_stack::{Bucket, Chunk, Found, Item, Learns, Part, Reference, Use, Went};
 use std::ops::Range;
 
@@ -253,7 +253,7 @@ impl<T: Take> Writer<'_, T> {
                 shape.advance(words, walked, false);
                 (left, apart) = (left - walked, APART);
             } else {
-                let some = left.min(apart * self.plan.each);
+                let some = left.min(apart * self.plan.period.iterations);
                 self.iterations(shape, items, words, some);
                 (left, apart) = (left - some, apart * 2);
             }
@@ -294,11 +294,12 @@ impl<T: Take> Writer<'_, T> {
         if !self.take.walks() || !self.plan.make(shape, items, words, left, self.shift) {
             return None;
         }
+        let fewest = self.plan.period.fewest();
         let mut found = self.take.find_walk(&self.plan.key);
         if found == Found::Again {
             self.hand_on();
             self.room = usize::MAX;
-            let iterations = [1, 0].map(|fewer| (walks::FEWEST - fewer) * self.plan.each + self.plan.rest);
+            let iterations = [1, 0].map(|fewer| (fewest - fewer) * self.plan.period.iterations + self.plan.rest);
             let loops = iterations.map(|iterations| {
                 self.iterations(shape, items, &mut words.to_vec(), iterations);
                 let written = (self.references.clone(), self.items.clone(), self.parts.clone());
@@ -312,15 +313,15 @@ impl<T: Take> Writer<'_, T> {
                 parts,
                 ..Chunk::default()
             });
-            self.take.learn_walk(&self.plan.key, &self.plan.strands, walks::FEWEST, loops);
+            self.take.learn_walk(&self.plan.key, &self.plan.strands, fewest, loops);
             found = self.take.find_walk(&self.plan.key);
         }
         let Found::Template(template) = found else { return None };
         self.hand_on();
         match self.take.walk(template, &self.plan.strands, self.plan.periods) {
             Went::All => Some(self.plan.iterations),
-            Went::Until(periods) if periods < walks::SHORTEST => Some(0),
-            Went::Until(periods) => self.walk(shape, items, words, periods * self.plan.each),
+            Went::Until(periods) if periods < fewest => Some(0),
+            Went::Until(periods) => self.walk(shape, items, words, periods * self.plan.period.iterations),
             Went::Not => None,
         }
     }

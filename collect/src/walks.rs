@@ -5,20 +5,19 @@ use crate::shape::Shape;
 use bf_stack::Item;
 use std::ops::Range;
 
-/// Periods of the loops that templates are made of: no strand is out of step with the others after half of them.
-pub(crate) const FEWEST: u64 = 12;
-/// Shorter loops are no walks.
-pub(crate) const SHORTEST: u64 = FEWEST;
 /// Steps, at most, and strands.
-const STEPS: usize = 32;
+const STEPS: usize = 64;
 const STRANDS: usize = 16;
-/// Steps are of one strand if their lines are so near to each other.
-const NEAR: u64 = 2;
-/// Lines of a strand that its steps are apart, at most.
-const SPREAD: u64 = 3;
+/// Lines that a strand moves on by in a period, at most.
+const LINES: u64 = 4;
+/// Steps are of one strand if their lines are so near to each other, and those of a period.
+const NEAR: u64 = 1;
+/// Lines of a strand that its steps are apart, at most, and those of a period.
+const SPREAD: u64 = 2;
 /// Strands whose lines are so near each other, but for a multiple of this, may meet in a set within a few periods.
 const TURN: i64 = 64;
-const REACH: i64 = 16;
+const REACH: i64 = 12;
+const REACH_EACH: i64 = 4;
 /// Line numbers that agree in so many bits share a set, whatever their number.
 const SET_BITS: u32 = 24;
 /// Addresses are from the first to the second of these.
@@ -32,10 +31,9 @@ pub(crate) struct Plan {
     pub(crate) iterations: u64,
     /// The lines of each strand.
     pub(crate) strands: Vec<Range<u64>>,
-    /// By how many lines each moves on.
     pub(crate) periods: u64,
-    /// Iterations of a period, and those that are left.
-    pub(crate) each: u64,
+    pub(crate) period: Period,
+    /// Iterations that are left.
     pub(crate) rest: u64,
     /// All that decides what happens among its references, but for the number of periods.
     pub(crate) key: Vec<u64>,
@@ -43,28 +41,52 @@ pub(crate) struct Plan {
     strand_of: Vec<usize>,
 }
 
+/// After how many iterations all steps of a stream have moved on by whole lines, and by how many.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Period {
+    pub(crate) iterations: u64,
+    pub(crate) lines: u64,
+}
+
+impl Period {
+    /// Of steps that are so long; if it is short enough.
+    fn of(stride: u64, shift: u32) -> Option<Self> {
+        let common = stride.trailing_zeros().min(shift);
+        let period = Self { iterations: 1 << (shift - common), lines: stride >> common };
+        (1..=LINES).contains(&period.lines).then_some(period)
+    }
+
+    /// Shorter loops are no walks, and templates are made of such: no strand is out of step with the others after half of it.
+    pub(crate) const fn fewest(self) -> u64 {
+        if self.lines == 1 { 12 } else { 8 }
+    }
+
+    /// Whether so many iterations may be a walk.
+    const fn walks(self, iterations: u64) -> bool {
+        iterations >= self.fewest() * self.iterations
+    }
+}
+
 /// Whether a stream may be a walk over lines of some size.
 pub(crate) fn may_walk(shape: &Shape, words: &[u64]) -> bool {
-    const LINE: u64 = 64;
+    const SHIFT: u32 = 6;
     let stride = shape.simple.first().map_or(0, |step| words[step.word as usize + 1]);
-    shape.plain() && stride.is_power_of_two() && stride <= LINE && shape.iterations(words) >= SHORTEST * (LINE / stride)
+    shape.plain() && Period::of(stride, SHIFT).is_some_and(|period| period.walks(shape.iterations(words)))
 }
 
 impl Plan {
     /// The next `left` iterations of a stream, or some of them; whether they are a walk.
     pub(crate) fn make(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64, shift: u32) -> bool {
         let Some(first) = shape.simple.first().filter(|_| shape.simple.len() <= STEPS) else { return false };
-        let (line, stride) = (1_u64 << shift, words[first.word as usize + 1]);
-        if stride == 0 || stride > line || !stride.is_power_of_two() || left < SHORTEST * (line / stride) {
-            return false;
-        }
-        if left >= FAR >> shift || !self.find_strands(shape, words, stride, shift) {
+        let stride = words[first.word as usize + 1];
+        let Some(period) = Period::of(stride, shift).filter(|period| period.walks(left)) else { return false };
+        self.period = period;
+        if left >= FAR / stride || !self.find_strands(shape, words, stride, shift) {
             return false;
         }
         self.iterations = self.apart(shape, words, left, shift);
-        (self.each, self.periods, self.rest) =
-            (line / stride, self.iterations / (line / stride), self.iterations % (line / stride));
-        if self.periods < SHORTEST {
+        (self.periods, self.rest) = (self.iterations / period.iterations, self.iterations % period.iterations);
+        if self.periods < period.fewest() {
             return false;
         }
         for (step, &number) in shape.simple.iter().zip(&self.strand_of) {
@@ -87,7 +109,7 @@ impl Plan {
                 return false;
             }
             let line = first >> shift;
-            match self.strands.iter().position(|strand| strand.start.abs_diff(line) <= NEAR) {
+            match self.strands.iter().position(|strand| strand.start.abs_diff(line) <= NEAR + self.period.lines) {
                 Some(number) => {
                     let strand = &mut self.strands[number];
                     strand.start = strand.start.min(line);
@@ -102,7 +124,7 @@ impl Plan {
         }
         // What a strand begins with may have moved since a step was found to be of it.
         let spread = |(step, &number): (_, &usize)| (at(step, words).0 >> shift) - self.strands[number].start;
-        shape.simple.iter().zip(&self.strand_of).map(spread).all(|spread| spread <= SPREAD)
+        shape.simple.iter().zip(&self.strand_of).map(spread).all(|spread| spread <= SPREAD + self.period.lines)
     }
 
     /// How many of the iterations it takes at most until a strand comes to where another began.
@@ -118,7 +140,7 @@ impl Plan {
     }
 
     fn make_key(&mut self, shape: &Shape, items: &[Item], words: &[u64], shift: u32) {
-        let Self { strands, rest, key, strand_of, .. } = self;
+        let Self { strands, period, rest, key, strand_of, .. } = self;
         key.clear();
         key.extend([*rest, words[shape.simple[0].word as usize + 1]]);
         for (number, (step, &strand)) in shape.simple.iter().zip(&*strand_of).enumerate() {
@@ -128,17 +150,24 @@ impl Plan {
             key.extend([from | (strand as u64) << 32, what]);
         }
         for (number, one) in strands.iter().enumerate() {
-            key.extend(strands[..number].iter().map(|other| relation(one.start.wrapping_sub(other.start))));
+            key.extend(
+                strands[..number].iter().map(|other| relation(one.start.wrapping_sub(other.start), period.lines)),
+            );
         }
     }
 }
 
-/// How lines that are about so far apart share sets: the same for all distances for which all within [`REACH`] do so alike.
-fn relation(apart: u64) -> u64 {
+/// How lines that are about so far apart share sets: the same for all distances for which all within [`reach`] do so alike.
+fn relation(apart: u64, lines: u64) -> u64 {
     let near = (apart as i64 + TURN / 2).rem_euclid(TURN) - TURN / 2;
     let turn = apart.wrapping_sub(near as u64);
-    let shares = if near.abs() <= REACH { turn.trailing_zeros().min(SET_BITS) } else { 0 };
+    let shares = if near.abs() <= reach(lines) { turn.trailing_zeros().min(SET_BITS) } else { 0 };
     (near + TURN) as u64 | u64::from(shares) << 32
+}
+
+/// How near lines are that may meet in a set where strands move on by so many lines in a period.
+const fn reach(lines: u64) -> i64 {
+    REACH + REACH_EACH * lines as i64
 }
 
 #[cfg(test)]
@@ -183,7 +212,8 @@ mod tests {
         }
     }
 
-    /// Steps of a stream: which of three addresses, how far from it, how long, and whether it is stored to.
+    /// Steps of a stream: which of three addresses, how far from it, how long, and whether it is stored to; in some streams each is
+    /// there several times, as where a loop was unrolled.
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let offset = prop_oneof![3 => Just(0), 2 => -8..24_i32, 1 => -100..100_i32];
         let size = prop_oneof![4 => Just(8_u32), 2 => 1..17_u32, 1 => Just(64)];
@@ -193,7 +223,11 @@ mod tests {
             what: if is_store { What::Store(size) } else { What::Load(size) },
             item: Item((of * 2) as u16 + u16::from(is_store)),
         });
-        prop::collection::vec(step, 1..7)
+        let unrolled = prop_oneof![2 => Just((1, 0)), 2 => Just((4, 32)), 1 => Just((2, 64)), 1 => Just((4, 64)), 1 => Just((3, 16))];
+        (prop::collection::vec(step, 1..7), unrolled).prop_map(|(steps, (times, apart))| {
+            let often = |step: Step| (0..times).map(move |time| Step { offset: step.offset + time * apart, ..step });
+            steps.into_iter().flat_map(often).collect()
+        })
     }
 
     /// Loops that are entered several times: iterations, stride, three addresses, by how much each of them moves on, how
@@ -211,8 +245,14 @@ mod tests {
             1 => -400..400_i64
         ];
         let strand = (address.clone(), moves);
-        let stride = prop_oneof![4 => Just(8_u64), 2 => Just(16), 1 => Just(64), 1 => Just(24), 1 => Just(4)];
-        let lines = prop_oneof![4 => SHORTEST..70, 1 => 0..400_u64];
+        let stride = prop_oneof![
+            4 => Just(8_u64),
+            2 => Just(16),
+            4 => Just(128),
+            2 => Just(24),
+            1 => prop_oneof![Just(4), Just(48), Just(64), Just(192), Just(256)],
+        ];
+        let lines = prop_oneof![4 => 12..70_u64, 1 => 0..400_u64];
         let single = (address, prop::bool::ANY);
         (
             lines,
@@ -442,11 +482,12 @@ mod tests {
             one in prop_oneof![any::<u64>(), 0..20_000_u64],
             other in prop_oneof![any::<u64>(), 0..20_000_u64],
             low in prop_oneof![Just(0_u64), 0..64_u64],
+            lines in 1..=LINES,
         ) {
             let [one, other] = [one, other].map(|apart| if low == 0 { apart } else { apart << 6 | low });
             let bits = |apart: u64, more: i64| apart.wrapping_add_signed(more).trailing_zeros().min(SET_BITS);
-            if relation(one) == relation(other) {
-                for more in -REACH..=REACH {
+            if relation(one, lines) == relation(other, lines) {
+                for more in -reach(lines)..=reach(lines) {
                     prop_assert_eq!(bits(one, more), bits(other, more));
                 }
             }

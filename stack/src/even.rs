@@ -1,7 +1,7 @@
 //! Periods of a walk in which everything goes evenly.
 //!
-//! As long as each strand takes the lines of one sheet that came at even intervals, what is above its lines is a few ranges
-//! of lines, whose ends stay where they are or move on by one line in each period. So distances by set need few steps each:
+//! As long as each strand takes the lines of one sheet that came at an even pace, what is above its lines is a few ranges of
+//! lines, whose ends stay where they are or move on with the line in each period. So distances by set need few steps each:
 //! whatever does not move against the line is the same all the time.
 
 use crate::counts::Counts;
@@ -17,15 +17,15 @@ pub(crate) const EVEN: u64 = 8;
 /// Line numbers are alike modulo this.
 const TURN: u32 = 1 << 24;
 
-/// The lines of a strand.
+/// The lines of a strand, or where it comes to several in a period one of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Course<const W: usize> {
     from: Front,
     above: Above<W>,
 }
 
-/// Where they come from: the first line and when it came, the time to the next, and their sheet; and the lines in none that are
-/// above all of them.
+/// Where they come from: the first line and when it came, the time to the one of the next period, and their sheet; and the lines in
+/// none that are above all of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Front {
     line: u64,
@@ -38,7 +38,7 @@ struct Front {
 /// What is above them.
 #[derive(Clone, Debug)]
 struct Above<const W: usize> {
-    /// Lines above the first one, and how many more are above the next.
+    /// Lines above the first one, and how many more are above the next, times the lines of a period.
     full: u32,
     more: u32,
     /// By set: what is always the same; and what is to be added or taken away as [`Vector::halve`] does, which is the sums of
@@ -56,7 +56,7 @@ impl<const W: usize> Course<W> {
 }
 
 impl<const W: usize> Above<W> {
-    /// A range of lines is above the first one, `line`; whether it starts one line later for each one that follows, and ends so.
+    /// A range of lines is above the first one, `line`; whether it starts as much later for each one that follows, and ends so.
     fn add(&mut self, line: u64, lines: Range<u64>, starts_later: bool, ends_later: bool) {
         let before = lines.start.wrapping_sub(line + 1) as u32 % TURN + TURN;
         let len = (lines.end - lines.start) as u32;
@@ -113,15 +113,16 @@ impl<const W: usize> Walking<'_, W> {
         if self.core.work.walked.len() + periods as usize * cycle.len() > BATCH {
             self.leave::<V>(counts);
         }
-        let walked = &mut self.core.work.walked;
-        for number in 0..periods as u32 {
+        let (by, walked) = (self.by(), &mut self.core.work.walked);
+        for period in 0..periods as u32 {
+            let number = period * by as u32;
             for (Course { from, above }, first) in courses.iter().zip(cycle) {
                 walked.push(Walked {
                     by_set: V::halve(&above.always, &above.adds, &above.takes, number),
                     full: above.full.wrapping_add(number.wrapping_mul(above.more)),
                     id: 0,
                     line: (from.line as u32).wrapping_add(number),
-                    last: if from.singles > 0 { from.last + number as Time * from.step } else { 0 },
+                    last: if from.singles > 0 { from.last + period as Time * from.step } else { 0 },
                     what: first.what,
                     is_single: false,
                     is_cold: false,
@@ -130,8 +131,10 @@ impl<const W: usize> Walking<'_, W> {
         }
         let begin = walked.len() - periods as usize * cycle.len();
         for (at, course) in courses.iter().enumerate() {
-            let ids = self.core.lines.ids(course.from.line..course.from.line + periods);
-            for (walked, &id) in walked[begin + at..].iter_mut().step_by(cycle.len()).zip(ids) {
+            let ids = self.core.lines.ids(course.from.line..course.from.line + periods * by);
+            for (walked, &id) in
+                walked[begin + at..].iter_mut().step_by(cycle.len()).zip(ids.iter().step_by(by as usize))
+            {
                 walked.id = id - 1;
             }
         }
@@ -150,26 +153,33 @@ impl<const W: usize> Walking<'_, W> {
         left: u64,
         follows: &mut [Follow],
     ) -> u64 {
-        let mut periods = left.min((BATCH / cycle.len()) as u64);
+        let (mut periods, by) = (left.min((BATCH / cycle.len()) as u64), self.by());
         for (number, (first, follow)) in cycle.iter().zip(follows).enumerate() {
-            let line = self.line(first.spot) + period;
-            self.find_range(line, follow);
+            let line = self.line(first.spot) + by * period;
             let older = &self.core.older;
             let Some(sheet) = older.sheets.find_near(line, &mut follow.hint.sheet) else { return 0 };
+            // Its lines are taken by those before it, too.
+            let before = taken(&courses[..number], sheet);
             let extent = older.sheets.extents()[sheet];
-            if extent.first != line || courses[..number].iter().any(|other| other.from.sheet == sheet) {
+            if extent.first + before != line || before == by {
                 return 0;
             }
-            let (step, lines) = older.sheets.even(sheet);
-            periods = periods.min(lines - 1);
-            periods = periods.min(self.core.lines.ids(line..line + periods).len() as u64);
+            let (step, lines) = older.sheets.even(sheet, by);
+            periods = periods.min(lines.saturating_sub(1) / by);
+            periods = periods.min((self.core.lines.ids(line..line + periods * by).len() as u64).div_ceil(by));
             if periods < EVEN {
                 return 0;
             }
-            let (last, singles) = (extent.oldest, older.singles(sheet));
+            let (last, singles) = (older.sheets.time_in_front(sheet, line), older.singles(sheet));
             courses[number].from = Front { line, last, step, sheet, singles };
+            self.find_range(line - before, follow);
         }
         periods
+    }
+
+    /// By how many lines each strand moves on in a period.
+    fn by(&self) -> u64 {
+        self.walk.firsts.by
     }
 
     /// Looks for what is above the lines of each course; `None` if that does not go evenly for so many periods.
@@ -192,7 +202,7 @@ impl<const W: usize> Walking<'_, W> {
         periods: u64,
         follows: &mut [Follow],
     ) -> Option<()> {
-        let sheets = &self.core.older.sheets;
+        let (sheets, by) = (&self.core.older.sheets, self.by());
         let Front { line: own_line, last, step, sheet: own, singles } = courses[number].from;
         (above.full, above.more, above.always) = (singles, 0, [0; W]);
         above.adds.clear();
@@ -210,33 +220,40 @@ impl<const W: usize> Walking<'_, W> {
                 return None;
             }
             // Another strand may be taking lines from it.
-            let taker = courses.iter().position(|other| other.from.sheet == sheet);
+            let before = taken(&courses[..number], sheet);
+            let taken = if taken(courses, sheet) > 0 { by } else { 0 };
             let hint = &mut follows[number].cuts;
             let mut start = |period: u64| {
-                let taken = taker.map_or(0, |taker| period + u64::from(taker < number));
-                let oldest = extent.oldest + taken as Time * taker.map_or(0, |taker| courses[taker].from.step);
+                let first = extent.first + period * taken + before;
                 let last = last + period as Time * step;
+                let oldest = if taken > 0 { sheets.time_in_front(sheet, first) } else { extent.oldest };
                 if oldest > last {
-                    return (extent.first + taken, None);
+                    return (first, None);
                 }
                 let (line, piece, step) = match hint.get_mut(sheet) {
-                    Some(hint) => sheets.cut(sheet, last, hint),
-                    None => sheets.cut(sheet, last, &mut 0),
+                    Some(hint) => sheets.cut(sheet, last, by, hint),
+                    None => sheets.cut(sheet, last, by, &mut 0),
                 };
                 (line, Some((piece, step)))
             };
             let ((first, how), (later, how_later)) = (start(0), start(periods - 1));
-            let moves = later - first == periods - 1 && how == how_later && how.is_none_or(|(_, at)| at == step);
+            let evenly = how == how_later && how.is_none_or(|(_, at)| at == Some(step));
+            let moves = later - first == (periods - 1) * by && evenly;
             if first != later && !moves {
                 return None;
             }
             above.add(own_line, first..extent.end, moves, false);
         }
         for (range, lines) in self.ranges.iter().enumerate() {
-            let grows = follows.iter().position(|other| other.range == range);
-            let first = grows.is_some_and(|other| other < number);
-            above.add(own_line, lines.start..lines.end + u64::from(first), false, grows.is_some());
+            let grown = |follows: &[Follow]| follows.iter().filter(|other| other.range == range).count() as u64;
+            let before = grown(&follows[..number]);
+            above.add(own_line, lines.start..lines.end + before, false, grown(follows) > 0);
         }
         Some(())
     }
+}
+
+/// How many lines of a sheet these take in each period.
+fn taken<const W: usize>(courses: &[Course<W>], sheet: usize) -> u64 {
+    courses.iter().filter(|course| course.from.sheet == sheet).count() as u64
 }

@@ -10,7 +10,7 @@
 
 use crate::lines::{Id, Lines};
 use crate::sets::Sets;
-use crate::sheets::{self, Sheets};
+use crate::sheets::{self, Pace, Sheets};
 use crate::simd::Vector;
 use crate::timeline::Timeline;
 use crate::walking::Follow;
@@ -235,7 +235,7 @@ impl Older {
                 state.place = 0;
                 self.timeline.leave(place);
                 moves.push(Move::up(line as u32, state.last, true));
-                self.sheets.add(line..line + 1, state.last, 1, self.timeline.next());
+                self.sheets.add(line..line + 1, state.last, Pace::even(1), self.timeline.next());
             }
         }
         self.fresh = fresh;

@@ -319,11 +319,9 @@ impl<const W: usize> Sharing<W> {
         (newest != LOST).then_some(oldest)
     }
 
-    /// A loop walked over lines, of which these are 1 + the ids: when they were last referenced, so far from one to the next.
-    pub(crate) fn note_all(&mut self, ids: &[Id], first: Instant, step: Instant) {
-        for (&id, number) in ids.iter().zip(0..) {
-            self.note(id - 1, first + number * step);
-        }
+    /// A loop walked over lines, of which these are 1 + the ids: when they were last referenced.
+    pub(crate) fn note_all(&mut self, ids: &[Id], at: impl Iterator<Item = Instant>) {
+        ids.iter().zip(at).for_each(|(&id, at)| self.note(id - 1, at));
     }
 
     /// When lines are referenced that come next, and so many of them are.

@@ -13,45 +13,112 @@ use std::ops::Range;
 /// Sheets, at most: each takes part in every distance.
 pub(crate) const MOST: usize = 64;
 
-/// Lines of a sheet that came at even intervals.
+/// Lines of a period of a [`Pace`], at most.
+pub(crate) const MOST_LINES: usize = 4;
+
+/// When neighbours come: so many in each period, always at the same times of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pace {
+    /// Time from one period to the next, and 2^62 by that, rounded up.
+    step: Time,
+    reciprocal: u64,
+    /// Lines of a period, and how long after the first one each of them comes.
+    lines: u32,
+    later: [Time; MOST_LINES],
+}
+
+impl Pace {
+    /// Within a step lines come so long after the first of them, which comes at once.
+    pub(crate) fn new(step: Time, later: &[Time]) -> Self {
+        let mut all = [0; MOST_LINES];
+        all[..later.len()].copy_from_slice(later);
+        Self { step, reciprocal: (1_u64 << 62).div_ceil(step as u64), lines: later.len() as u32, later: all }
+    }
+
+    /// One line in each step.
+    pub(crate) fn even(step: Time) -> Self {
+        Self::new(step, &[0])
+    }
+
+    /// When a line comes, after the first.
+    #[inline(always)]
+    fn time(&self, number: u32) -> Time {
+        if self.lines == 1 {
+            return number as Time * self.step;
+        }
+        (number / self.lines) as Time * self.step + self.later[(number % self.lines) as usize]
+    }
+
+    /// When lines from this one on come, after the first.
+    pub(crate) fn times(self, from: u64) -> impl Iterator<Item = Time> {
+        let later = &self.later[..self.lines as usize];
+        let (period, skip) = (from / later.len() as u64, from as usize % later.len());
+        let mut begin = period as Time * self.step;
+        let mut at = skip;
+        std::iter::from_fn(move || {
+            if at == self.lines as usize {
+                (begin, at) = (begin + self.step, 0);
+            }
+            at += 1;
+            Some(begin + self.later[at - 1])
+        })
+    }
+
+    /// How many lines come by then, the first included.
+    #[inline(always)]
+    fn until(&self, time: Time) -> u64 {
+        // Exact: both are below 2^31.
+        let steps = ((u128::from(time as u32) * u128::from(self.reciprocal)) >> 62) as u64;
+        if self.lines == 1 {
+            return steps + 1;
+        }
+        let left = time - steps as Time * self.step;
+        let later = &self.later[..self.lines as usize];
+        steps * u64::from(self.lines) + later.iter().filter(|&&later| later <= left).count() as u64
+    }
+
+    /// In which time so many lines come, if that is always the same.
+    fn step_of(&self, lines: u64) -> Option<Time> {
+        let own = u64::from(self.lines);
+        lines.is_multiple_of(own).then(|| (lines / own) as Time * self.step)
+    }
+}
+
+/// Lines of a sheet that came at one pace.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     /// The first of them, and when it came.
     from: u64,
     time: Time,
-    /// Time between one and the next, and 2^62 by that, rounded up.
-    step: Time,
-    reciprocal: u64,
     /// Lines of the timeline from this place on came later.
     place: u32,
+    pace: Pace,
 }
 
 impl Piece {
-    fn new(from: u64, time: Time, step: Time, place: u32) -> Self {
-        Self { from, time, step, reciprocal: (1_u64 << 62).div_ceil(step as u64), place }
-    }
-
-    /// Both as one, if the next one, up to `end`, goes on at the same intervals.
+    /// Both as one, if the next one, up to `end`, goes on at the same pace.
     fn go_on(&self, next: &Self, end: u64) -> Option<Self> {
-        let lines = next.from - self.from;
+        let mut both = *self;
         // Where one line makes a piece any step will do.
-        let step = if lines == 1 { next.time - self.time } else { self.step };
-        let even = i64::from(self.time) + lines as i64 * i64::from(step) == i64::from(next.time);
-        let same = self.place == next.place && (end == next.from + 1 || next.step == step);
-        (even && same).then(|| Self::new(self.from, self.time, step, self.place))
+        if next.from == self.from + 1 && next.pace.lines == 1 {
+            both.pace = Pace::even(next.time - self.time);
+        }
+        let is_one = end == next.from + 1;
+        let begin = &next.pace.later[..if is_one { 1 } else { next.pace.lines as usize }];
+        let goes_on = (next.from..).zip(begin).all(|(line, later)| both.time_of(line) == next.time + later);
+        let same = is_one || (next.pace.step, next.pace.lines) == (both.pace.step, both.pace.lines);
+        (goes_on && same && self.place == next.place).then_some(both)
     }
 
     #[inline(always)]
     fn time_of(&self, line: u64) -> Time {
-        self.time + (line - self.from) as Time * self.step
+        self.time + self.pace.time((line - self.from) as u32)
     }
 
     /// The first line that came later, were there no end; the first one came by then.
     #[inline(always)]
     fn after(&self, last: Time) -> u64 {
-        // Exact: both are below 2^31.
-        let steps = (u128::from((last - self.time) as u32) * u128::from(self.reciprocal)) >> 62;
-        self.from + steps as u64 + 1
+        self.from + self.pace.until(last - self.time)
     }
 }
 
@@ -211,24 +278,31 @@ impl Sheets {
         &self.extents
     }
 
-    /// From the first line of a sheet on: time between one and the next, and how many come at that.
-    pub(crate) fn even(&self, sheet: usize) -> (Time, u64) {
+    /// From the first line of a sheet on: the time in which `by` come, and how many do at that; 0 if they do not evenly.
+    pub(crate) fn even(&self, sheet: usize, by: u64) -> (Time, u64) {
         let (pieces, extent) = (self.pieces[sheet].get(), &self.extents[sheet]);
-        (pieces[0].step, pieces.get(1).map_or(extent.end, |next| next.from) - extent.first)
+        let lines = pieces.get(1).map_or(extent.end, |next| next.from) - extent.first;
+        pieces[0].pace.step_of(by).map_or((0, 0), |step| (step, lines))
     }
 
-    /// The first line that came after `last`, and which piece tells that, at which step; there are some, and not all did.
-    pub(crate) fn cut(&self, sheet: usize, last: Time, hint: &mut u32) -> (u64, u32, Time) {
+    /// When a line near the front of a sheet came, one of those of which [`Sheets::even`] says how many there are.
+    pub(crate) fn time_in_front(&self, sheet: usize, line: u64) -> Time {
+        self.pieces[sheet].get()[0].time_of(line)
+    }
+
+    /// The first line that came after `last`, and which piece tells that, where `by` lines come in which time; there are some, and not
+    /// all did.
+    pub(crate) fn cut(&self, sheet: usize, last: Time, by: u64, hint: &mut u32) -> (u64, u32, Option<Time>) {
         let line = self.after(sheet, last, hint);
-        (line, *hint, self.pieces[sheet].all[*hint as usize].step)
+        (line, *hint, self.pieces[sheet].all[*hint as usize].pace.step_of(by))
     }
 
     /// The first lines of a sheet leave it, fewer than come evenly.
     pub(crate) fn remove_first(&mut self, sheet: usize, lines: u64) {
-        let (step, _) = self.even(sheet);
+        let first = self.extents[sheet].first + lines;
+        let oldest = self.time_in_front(sheet, first);
         let extent = &mut self.extents[sheet];
-        extent.first += lines;
-        extent.oldest += lines as Time * step;
+        (extent.first, extent.oldest) = (first, oldest);
     }
 
     /// A line leaves its sheet.
@@ -268,13 +342,13 @@ impl Sheets {
         pieces.all.truncate(pieces.last(&mut 0, |piece| piece.from < line) + 1);
     }
 
-    /// Lines came one after the other, `step` apart, the first one at `time`: later than all others. They go on with a sheet
-    /// that ends where they begin, or are one.
-    pub(crate) fn add(&mut self, lines: Range<u64>, time: Time, step: Time, place: u32) {
+    /// Lines came one after the other, the first one at `time`: later than all others. They go on with a sheet that ends where they
+    /// begin, or are one.
+    pub(crate) fn add(&mut self, lines: Range<u64>, time: Time, pace: Pace, place: u32) {
         if lines.is_empty() {
             return;
         }
-        let piece = Piece::new(lines.start, time, step, place);
+        let piece = Piece { from: lines.start, time, place, pace };
         let newest = piece.time_of(lines.end - 1);
         match self.extents.iter().position(|extent| extent.end == lines.start && extent.newest < time) {
             Some(sheet) => {
@@ -321,14 +395,22 @@ mod tests {
         lines.iter().filter(shares).count() as u32
     }
 
+    /// When the lines of a period come, and the next one does.
+    fn pace() -> impl Strategy<Value = Vec<Time>> {
+        let apart =
+            prop_oneof![3 => prop::collection::vec(1..4_i32, 1), 1 => prop::collection::vec(1..4_i32, 1..=MOST_LINES)];
+        apart.prop_map(|apart| (0..=apart.len()).map(|lines| apart[..lines].iter().sum()).collect())
+    }
+
     proptest! {
         #[test]
         fn sheets_are_their_lines(
-            steps in prop::collection::vec((0_u64..400, 1_u64..60, 1..4_i32, 0..5_i32, 0_u8..4), 1..40),
+            steps in prop::collection::vec((0_u64..400, 1_u64..60, pace(), 0..5_i32, 0_u8..4), 1..40),
             line in 0_u64..500,
         ) {
             let (mut sheets, mut plain, mut now) = (Sheets::new(), Vec::<(u64, Time)>::new(), 0);
-            for (first, count, step, pause, what) in steps {
+            for (first, count, later, pause, what) in steps {
+                let (&step, later) = later.split_last().unwrap();
                 if what > 0 {
                     // Neighbours of what is there, in half of the cases.
                     let first = if what == 1 { first } else { plain.last().map_or(first, |&(line, _)| line + 1) };
@@ -339,8 +421,9 @@ mod tests {
                         }
                     }
                     now += 1 + pause;
-                    sheets.add(first..first + count, now, step, now as u32);
-                    plain.extend((first..first + count).zip(0..).map(|(line, at)| (line, now + at * step)));
+                    sheets.add(first..first + count, now, Pace::new(step, later), now as u32);
+                    let times = (0..).flat_map(|period| later.iter().map(move |later| now + period * step + later));
+                    plain.extend((first..first + count).zip(times));
                     now += step * count as Time;
                 } else {
                     for line in (first..first + count).step_by(3) {

@@ -1,7 +1,7 @@
 //! Loops that walk over lines, as a whole.
 //!
-//! A loop over arrays comes to the next line of each of its *strands* again and again, and between that makes the same
-//! references in each *period*. So what happens among its own references is found out once, from a loop of few periods and
+//! A loop over arrays comes to the next lines of each of its *strands* again and again, to as many of each, and between that makes
+//! the same references in each *period*. So what happens among its own references is found out once, from a loop of few periods and
 //! one that has one more: where the longer one differs by a period put in between, all longer ones do. That is a *walk*. What
 //! is left when such a loop comes is the first reference to each line. Nothing else is referenced meanwhile, so these lines go
 //! by the upper tiers: those are emptied before, and the lines end in `sheets`.
@@ -46,19 +46,29 @@ pub(crate) struct First {
 
 /// What moves on with the periods of a loop.
 pub(crate) trait Moves: Copy + PartialEq {
-    /// So many periods later.
-    fn later(self, periods: u64) -> Self;
+    fn spot(self) -> Spot;
+
+    /// So many lines further on.
+    fn moved(self, lines: u64) -> Self;
 }
 
 impl Moves for Spot {
-    fn later(self, periods: u64) -> Self {
-        Self { offset: self.offset + periods, ..self }
+    fn spot(self) -> Self {
+        self
+    }
+
+    fn moved(self, lines: u64) -> Self {
+        Self { offset: self.offset + lines, ..self }
     }
 }
 
 impl Moves for First {
-    fn later(self, periods: u64) -> Self {
-        Self { spot: self.spot.later(periods), ..self }
+    fn spot(self) -> Spot {
+        self.spot
+    }
+
+    fn moved(self, lines: u64) -> Self {
+        Self { spot: self.spot.moved(lines), ..self }
     }
 }
 
@@ -70,37 +80,53 @@ pub(crate) struct Periodic<T> {
     /// How often that comes in a loop of fewest periods.
     pub(crate) times: u64,
     pub(crate) after: Vec<T>,
+    /// By how many lines each strand moves on in a period.
+    pub(crate) by: u64,
 }
 
 impl<T: Moves> Periodic<T> {
-    /// Of two loops, of which `longer` has one period more.
-    fn of(shorter: &[T], longer: &[T]) -> Option<Self> {
+    /// Of two loops, of which `longer` has one period more, in which each strand moves on by so many lines, to one after the other.
+    fn of(shorter: &[T], longer: &[T], by: u64) -> Option<Self> {
         let len = longer.len().checked_sub(shorter.len()).filter(|&len| len > 0)?;
         let same = shorter.iter().zip(longer).take_while(|(one, other)| one == other).count();
         let moved = shorter.iter().rev().zip(longer.iter().rev());
-        let moved = moved.take_while(|(one, other)| one.later(1) == **other).count();
+        let moved = moved.take_while(|(one, other)| one.moved(by) == **other).count();
         if same + moved < shorter.len() {
             return None;
         }
         // One period is there; how far do others reach?
         let (mut begin, mut end) = (same, same + len);
-        while begin > 0 && longer[begin - 1].later(1) == longer[begin - 1 + len] {
+        while begin > 0 && longer[begin - 1].moved(by) == longer[begin - 1 + len] {
             begin -= 1;
         }
-        while end < longer.len() && longer[end - len].later(1) == longer[end] {
+        while end < longer.len() && longer[end - len].moved(by) == longer[end] {
             end += 1;
         }
         let times = (end - begin) / len;
         let (before, rest) = longer.split_at(begin);
         let (cycle, after) = (&rest[..len], &rest[times * len..]);
-        Some(Self { before: before.into(), cycle: cycle.into(), times: times as u64, after: after.into() })
+        let all = Self { before: before.into(), cycle: cycle.into(), times: times as u64, after: after.into(), by };
+        // Once only it could be anything.
+        (times > 1 && all.cycle.iter().all(|of| all.goes_up(of.spot().strand))).then_some(all)
+    }
+
+    /// Whether a strand's lines come one after the other.
+    fn goes_up(&self, strand: u32) -> bool {
+        let mut spots = self.strand(strand).map(|(_, spot)| spot.offset);
+        spots.clone().count() as u64 == self.by
+            && spots.next().is_some_and(|first| (first + 1..).zip(spots).all(|(next, spot)| next == spot))
+    }
+
+    /// Where a strand's lines are in a period, and when they come.
+    pub(crate) fn strand(&self, strand: u32) -> impl Iterator<Item = (usize, Spot)> + Clone {
+        self.cycle.iter().map(|of| of.spot()).enumerate().filter(move |(_, spot)| spot.strand == strand)
     }
 
     /// All of it, of a loop of so many more periods.
     pub(crate) fn all(&self, more: u64) -> impl Iterator<Item = T> + '_ {
-        let Self { before, cycle, times, after } = self;
-        let cycles = (0..times + more).flat_map(|period| cycle.iter().map(move |of| of.later(period)));
-        before.iter().copied().chain(cycles).chain(after.iter().map(move |of| of.later(more)))
+        let Self { before, cycle, times, after, by } = self;
+        let cycles = (0..times + more).flat_map(move |period| cycle.iter().map(move |of| of.moved(by * period)));
+        before.iter().copied().chain(cycles).chain(after.iter().map(move |of| of.moved(by * more)))
     }
 }
 
@@ -225,7 +251,8 @@ impl<const W: usize> Walk<W> {
         let place = |spot: &Spot| more_firsts.iter().position(|first| first.spot == *spot);
         let reach = more_order.iter().enumerate().map(|(at, spot)| Some(place(spot)?.abs_diff(at)));
         let reach = reach.collect::<Option<Vec<_>>>()?.into_iter().max()?;
-        let (firsts, order) = (Periodic::of(&firsts, &more_firsts)?, Periodic::of(&order, &more_order)?);
+        let by = more_firsts.len().checked_sub(firsts.len())? as u64 / strands.len() as u64;
+        let (firsts, order) = (Periodic::of(&firsts, &more_firsts, by)?, Periodic::of(&order, &more_order, by)?);
         Some(Self { periods, firsts, order, whats, reach, within, each })
     }
 
@@ -237,7 +264,7 @@ impl<const W: usize> Walk<W> {
 
     /// Counts the first references of a loop of so many more periods, but not what they find.
     pub(crate) fn count_firsts(&self, more: u64, counts: &mut Counts<W>) {
-        let Periodic { before, cycle, times, after } = &self.firsts;
+        let Periodic { before, cycle, times, after, .. } = &self.firsts;
         let ends = before.iter().chain(after).map(|first| (first, 1));
         for (first, often) in ends.chain(cycle.iter().map(|first| (first, times + more))) {
             let flags = self.whats[first.what as usize].flags;
@@ -247,7 +274,7 @@ impl<const W: usize> Walk<W> {
 
     /// Lines of a loop of so many periods.
     pub(crate) fn lines(&self, periods: u64) -> u64 {
-        let Periodic { before, cycle, times, after } = &self.firsts;
+        let Periodic { before, cycle, times, after, .. } = &self.firsts;
         (before.len() + after.len()) as u64 + (times + periods - self.periods) * cycle.len() as u64
     }
 }

@@ -8,7 +8,7 @@ use crate::held::Entry;
 use crate::holes::Instant;
 use crate::older::{Hint, Time};
 use crate::runs::Run;
-use crate::sheets::{self, add_congruent, cut_off};
+use crate::sheets::{self, Pace, add_congruent, cut_off};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::threads::Visit;
 use crate::top::Order as _;
@@ -74,8 +74,8 @@ impl Worth {
 /// their order at the end, at most, so that the upper tiers still hold them.
 const PIECE: usize = 64;
 const REACH: usize = 100;
-/// No line of a strand comes so many periods earlier than its place there.
-const NEAR: u64 = 4;
+/// No line of a strand comes so many lines earlier than its place there, and those of a period.
+const NEAR: u64 = 3;
 
 /// A line of a walk, as the next one of its strand will find things.
 #[derive(Clone, Debug, Default)]
@@ -99,7 +99,7 @@ impl Follow {
 /// A loop walks over its lines.
 pub(crate) struct Walking<'a, const W: usize> {
     pub(crate) core: &'a mut Core<W>,
-    walk: &'a Arc<Walk<W>>,
+    pub(crate) walk: &'a Arc<Walk<W>>,
     strands: &'a [Range<u64>],
     /// Periods beyond the fewest.
     more: u64,
@@ -118,7 +118,7 @@ impl<const W: usize> Task for Walking<'_, W> {
         self.core.lower();
         let mut counts = self.core.buckets.take(self.bucket);
         counts.iter_mut().for_each(|counts| self.walk.count_firsts(self.more, counts));
-        let Periodic { before, cycle, times, after } = &self.walk.firsts;
+        let Periodic { before, cycle, times, after, by } = &self.walk.firsts;
         let (mut kept, sheets) = (std::mem::take(&mut self.core.follows), self.core.older.sheets.len());
         kept.resize_with(kept.len().max(cycle.len()), Follow::default);
         let follows = &mut kept[..cycle.len()];
@@ -140,13 +140,13 @@ impl<const W: usize> Task for Walking<'_, W> {
                 }
             }
             for (first, follow) in cycle.iter().zip(&mut *follows) {
-                self.reference::<V>(first.later(period), follow, counts.as_deref_mut());
+                self.reference::<V>(first.moved(by * period), follow, counts.as_deref_mut());
             }
             period += 1;
             tries = tries.saturating_sub(1);
         }
         for &first in after {
-            self.reference::<V>(first.later(self.more), &mut follows[number(first)], counts.as_deref_mut());
+            self.reference::<V>(first.moved(by * self.more), &mut follows[number(first)], counts.as_deref_mut());
         }
         self.core.follows = kept;
         self.core.ranges = std::mem::take(&mut self.ranges);
@@ -242,27 +242,36 @@ impl<const W: usize> Walking<'_, W> {
     /// threads is told.
     fn leave_sheets(&mut self) {
         let Self { core, walk, strands, more, bucket, .. } = self;
-        let Periodic { before, cycle, times, after } = &walk.order;
+        let Periodic { before, cycle, times, after, by } = &walk.order;
         let (lines, periods) = (walk.lines(walk.periods + *more), times + *more);
         let (first, place) = core.older.next();
         let Core { older, sharing, lines: known, .. } = &mut **core;
         let begin = sharing.as_mut().map(|sharing| sharing.pass(lines));
         // Neighbours: how many, when the first one comes, and when the others do.
-        let mut leave = |spot: Spot, len: u64, number: u64, step: u64| {
+        let mut leave = |spot: Spot, len: u64, number: u64, pace: Pace| {
             let line = strands[spot.strand as usize].start + spot.offset;
-            older.sheets.add(line..line + len, first + number as Time, step as Time, place);
+            older.sheets.add(line..line + len, first + number as Time, pace, place);
             let (Some(sharing), Some(begin)) = (&mut *sharing, begin) else { return };
             let mut done = 0;
             while done < len {
                 let ids = known.ids(line + done..line + len);
-                sharing.note_all(ids, begin + number + done * step, step);
+                sharing.note_all(ids, pace.times(done).map(|time| begin + number + time as Instant));
                 done += ids.len().max(1) as u64;
             }
         };
         let (ends, each) = (before.len() as u64, cycle.len() as u64);
-        (0..).zip(before).for_each(|(number, &spot)| leave(spot, 1, number, 1));
-        (ends..).zip(cycle).for_each(|(number, &spot)| leave(spot, periods, number, each));
-        (ends + periods * each..).zip(after).for_each(|(number, spot)| leave(spot.later(*more), 1, number, 1));
+        (0..).zip(before).for_each(|(number, &spot)| leave(spot, 1, number, Pace::even(1)));
+        for strand in 0..strands.len() as u32 {
+            let Some((begin, spot)) = walk.order.strand(strand).next() else { continue };
+            let mut later = [0; sheets::MOST_LINES];
+            let lines = later.iter_mut().zip(walk.order.strand(strand));
+            lines.for_each(|(later, (number, _))| *later = (number - begin) as Time);
+            let pace = Pace::new(each as Time, &later[..*by as usize]);
+            leave(spot, by * periods, ends + begin as u64, pace);
+        }
+        (ends + periods * each..)
+            .zip(after)
+            .for_each(|(number, spot)| leave(spot.moved(by * *more), 1, number, Pace::even(1)));
         older.pass(lines as usize);
         if let Some(sharing) = sharing {
             sharing.cut();
@@ -290,7 +299,8 @@ impl<const W: usize> Core<W> {
             return Went::Not;
         }
         if let Some(lines) = self.disturbed(strands) {
-            return Went::Until(lines.saturating_sub(NEAR));
+            let by = walk.firsts.by;
+            return Went::Until(lines.saturating_sub(NEAR + by) / by);
         }
         if !self.begin_walk(&walk, more, instructions) {
             return Went::Not;
@@ -346,13 +356,13 @@ impl<const W: usize> Core<W> {
 
     /// Whether a loop may walk now.
     fn begin_walk(&mut self, walk: &Walk<W>, more: u64, instructions: Instructions) -> bool {
-        let lines = walk.lines(walk.periods + more);
+        let (lines, strands) = (walk.lines(walk.periods + more), walk.order.cycle.len() / walk.order.by as usize);
         self.worth.lines += lines;
         if MORE * self.worth.lines < self.tiers.held.count() as u64 || lines > LONGEST {
             return false;
         }
         self.worth.lines = 0;
-        self.older.crowded |= self.older.sheets.len() + walk.order.cycle.len() > sheets::MOST;
+        self.older.crowded |= self.older.sheets.len() + strands > sheets::MOST;
         let moves = lines as usize + 2 * BATCH;
         self.be_in_time(moves, instructions);
         // If the sheets were given up for that, perhaps not.
@@ -418,7 +428,7 @@ impl<const W: usize> Core<W> {
             let begins = few || self.tiers.held.find(line + 1).is_some();
             if self.older.sheets.has_end(line) || begins && self.older.sheets.len() < sheets::MOST / 2 {
                 let (time, place) = self.older.next();
-                self.older.sheets.add(line..line + 1, time, 1, place);
+                self.older.sheets.add(line..line + 1, time, Pace::even(1), place);
                 self.older.pass(1);
             } else {
                 self.older.lower(&mut self.lines, &mut self.work.lower, (line, id));
