@@ -42,10 +42,67 @@ impl Record<'_> {
                 Course { first, stride: words[step.word as usize + 1] as i64, times, item }
             };
             if alike && times > 0 && steps().map(course).all(|course| course.is_inside()) {
-                return steps().map(course).for_each(take);
+                let mut gathered = Gathered::default();
+                steps().map(course).for_each(|course| gathered.add(course, take));
+                return gathered.give(take);
             }
         }
         self.for_each(&mut |access, item| take(Course::once(access, item)));
+    }
+}
+
+/// Courses that are looked at together, at most.
+const TOGETHER: usize = 32;
+/// Shorter strides leave no line out, so that nothing is gained.
+const LONG: i64 = 64;
+
+/// Courses as one that fill each other's gaps, as where a loop was unrolled: each the first one, how far the next one is from it,
+/// and how many there are so far.
+#[derive(Default)]
+struct Gathered {
+    courses: [Option<(Course, u64, u64)>; TOGETHER],
+    len: usize,
+}
+
+impl Gathered {
+    /// Takes one more, or gives it on.
+    #[inline(always)]
+    fn add(&mut self, course: Course, take: &mut impl FnMut(Course)) {
+        if course.stride <= LONG {
+            return take(course);
+        }
+        let (stride, address) = (course.stride as u64, course.first.address);
+        for (first, gap, times) in self.courses[..self.len].iter_mut().flatten() {
+            let at = Access { address: first.first.address, ..course.first };
+            let is_alike = Course { first: at, ..course } == *first;
+            let apart = address.wrapping_sub(first.first.address);
+            let begins = *times == 1 && apart > 0 && apart < stride && stride.is_multiple_of(apart);
+            if is_alike && (begins || *times > 1 && apart == *gap * *times && apart < stride) {
+                *gap = if begins { apart } else { *gap };
+                *times += 1;
+                return;
+            }
+        }
+        if self.len == TOGETHER {
+            std::mem::take(self).give(take);
+        }
+        self.courses[self.len] = Some((course, 0, 1));
+        self.len += 1;
+    }
+
+    /// Gives all of them on.
+    #[inline(always)]
+    fn give(self, take: &mut impl FnMut(Course)) {
+        for (course, gap, times) in self.courses.into_iter().take(self.len).flatten() {
+            if gap * times == course.stride as u64 {
+                take(Course { stride: gap as i64, times: course.times * times, ..course });
+                continue;
+            }
+            for number in 0..times {
+                let address = course.first.address + number * gap;
+                take(Course { first: Access { address, ..course.first }, ..course });
+            }
+        }
     }
 }
 
@@ -114,6 +171,34 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        /// Whichever courses become one, the accesses stay the same.
+        #[test]
+        fn gathered_courses_are_the_same_accesses(
+            steps in prop::collection::vec((0..12_u64, 1..4_u64, 0..3_u16, 1..5_u64), 1..12), stride in 8..40_i64, times in 1..9_u64,
+        ) {
+            let mut gathered = Gathered::default();
+            let (mut given, mut expected) = (Vec::new(), Vec::new());
+            let accesses = |course: Course| {
+                (0..course.times).map(move |number| {
+                    let address = course.first.address.wrapping_add_signed(course.stride * number as i64);
+                    (address, course.first.size, course.item.0)
+                })
+            };
+            let mut take = |course: Course| given.extend(accesses(course));
+            for (at, apart, item, often) in steps {
+                for number in 0..often {
+                    let first = Access { address: (1 << 20) + 8 * (at + apart * number), size: 8, store: false };
+                    let course = Course { first, stride: 8 * stride, times, item: Item(item) };
+                    expected.extend(accesses(course));
+                    gathered.add(course, &mut take);
+                }
+            }
+            gathered.give(&mut take);
+            given.sort_unstable();
+            expected.sort_unstable();
+            prop_assert_eq!(given, expected);
+        }
+
         #[test]
         fn a_course_is_its_accesses(
             address in 1000..2000_u64, size in 1..200_u64, stride in -300..300_i64, times in 1..40_u64, shift in 3..8_u32,
@@ -138,5 +223,22 @@ mod tests {
                 prop_assert_eq!(course.on(begin..end, unit), (mask, there.count() as u64));
             }
         }
+    }
+
+    /// Four vectors of a loop that goes on by two lines are one course that leaves none out.
+    #[test]
+    fn an_unrolled_loop_leaves_no_line_out() {
+        let (mut gathered, mut given) = (Gathered::default(), Vec::new());
+        let mut take = |course: Course| given.push(course);
+        for number in 0..4 {
+            let first = Access { address: 0x1_0000 + 32 * number, size: 32, store: true };
+            gathered.add(Course { first, stride: 128, times: 10, item: Item(1) }, &mut take);
+        }
+        gathered.give(&mut take);
+        let first = Access { address: 0x1_0000, size: 32, store: true };
+        assert_eq!(given, [Course { first, stride: 32, times: 40, item: Item(1) }]);
+        let mut ranges = Vec::new();
+        given[0].for_each_range(6, |range| ranges.push(range));
+        assert_eq!(ranges, [0x400..0x400 + 20]);
     }
 }
