@@ -85,7 +85,7 @@ impl<const W: usize> Work<W> {
 }
 
 /// Of each line what its next write-back depends on. All zero: never stored.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct State<const W: usize> {
     /// `m_a` for a = 1 ..= W: the greatest d_a since the last store, cut off as the distances are.
@@ -297,7 +297,7 @@ impl<const W: usize> Behind<W> {
         mut counts: Option<&mut Counts<W>>,
         mut visit: Option<(&mut Visit, &[Range<u64>])>,
     ) {
-        let (bucket, walked) = (work.bucket, &work.walked);
+        let (bucket, walked, by) = (work.bucket, &work.walked, walk.firsts.by);
         let mut near = vec![0; visit.as_ref().map_or(0, |(_, strands)| strands.len())];
         // Lines to which the same happens are often alike.
         let mut alike = std::mem::take(&mut self.alike);
@@ -316,43 +316,57 @@ impl<const W: usize> Behind<W> {
                 && let Some((strand, number)) = line.place(strands)
             {
                 let here = (!line.is_cold).then(|| Position::new(line.full, &by_set));
-                visit.walked(number, what, here, &mut near[strand]);
+                let lines = (0..u64::from(line.lines)).map(|period| number + by * period);
+                lines.for_each(|number| visit.walked(number, what, here, &mut near[strand]));
             }
-            let state = self.states.get_mut(line.id);
-            if line.is_cold {
-                if let Some(counts) = counts.as_deref_mut() {
-                    counts.add_without_distance(first(what.flags), false, what.flags & STORE != 0, 1);
-                }
-            } else {
-                if let Some(counts) = counts.as_deref_mut() {
+            if let Some(counts) = counts.as_deref_mut() {
+                let weight = line.lines.into();
+                if line.is_cold {
+                    counts.add_without_distance(first(what.flags), false, what.flags & STORE != 0, weight);
+                } else {
                     let (kind, item) = kind(what.flags);
-                    counts.add_alike(distances, Combination { by_set, full: line.full, kind, item, weight: 1 });
+                    counts.add_alike(distances, Combination { by_set, full: line.full, kind, item, weight });
                 }
-                state.raise::<V>(line.full, &by_set);
             }
-            let mut store = |state: &mut State<W>, weight: u32, stored: Charge| {
-                if let Some((charged, combination)) = state.interval(weight) {
-                    match (charged == bucket, counts.as_deref_mut()) {
-                        (true, Some(counts)) => counts.add_alike(intervals, combination),
-                        (true, None) => {}
-                        (false, _) => buckets.of(charged).into_iter().for_each(|counts| counts.add_far(combination)),
+            let mut ids = line.ids();
+            while let Some(id) = ids.next() {
+                let before = self.states.get(id);
+                let (mut others, mut same) = (ids.clone(), 0);
+                same += others.by_ref().take_while(|&id| self.states.get(id) == before).count() as u32;
+                let mut state = before;
+                if !line.is_cold {
+                    state.raise::<V>(line.full, &by_set);
+                }
+                let mut store = |state: &mut State<W>, weight: u32, stored: Charge| {
+                    if let Some((charged, mut combination)) = state.interval(weight) {
+                        combination.weight *= u64::from(same + 1);
+                        match (charged == bucket, counts.as_deref_mut()) {
+                            (true, Some(counts)) => counts.add_alike(intervals, combination),
+                            (true, None) => {}
+                            (false, _) => {
+                                buckets.of(charged).into_iter().for_each(|counts| counts.add_far(combination))
+                            }
+                        }
                     }
+                    state.begin(stored);
+                };
+                let stored = charge(what.flags, bucket);
+                if stored != Charge::NONE {
+                    store(&mut state, 1, stored);
                 }
-                state.begin(stored);
-            };
-            let stored = charge(what.flags, bucket);
-            if stored != Charge::NONE {
-                store(state, 1, stored);
+                if let Some(again) = &what.again {
+                    if let Some(before) = &what.before {
+                        state.raise::<V>(before.full, before.by_set());
+                        store(&mut state, again.closes, again.stored);
+                    }
+                    if again.stored != Charge::NONE {
+                        state.begin(again.stored);
+                    }
+                    state.raise::<V>(again.after.full, again.after.by_set());
+                }
+                *self.states.get_mut(id) = state;
+                ids.by_ref().take(same as usize).for_each(|id| *self.states.get_mut(id) = state);
             }
-            let Some(again) = &what.again else { continue };
-            if let Some(before) = &what.before {
-                state.raise::<V>(before.full, before.by_set());
-                store(state, again.closes, again.stored);
-            }
-            if again.stored != Charge::NONE {
-                state.begin(again.stored);
-            }
-            state.raise::<V>(again.after.full, again.after.by_set());
         }
         if let Some(counts) = counts {
             alike.as_flattened().iter().filter(|found| found.weight > 0).for_each(|&found| counts.add_far(found));

@@ -2,10 +2,12 @@
 //!
 //! As long as each strand takes the lines of one sheet that came at an even pace, what is above its lines is a few ranges of
 //! lines, whose ends stay where they are or move on with the line in each period. So distances by set need few steps each:
-//! whatever does not move against the line is the same all the time.
+//! whatever does not move against the line is the same all the time. What does move changes them seldom, but for few sets: lines
+//! that follow each other are often alike, as far as is counted.
 
 use crate::counts::Counts;
 use crate::engine::BATCH;
+use crate::lines::Id;
 use crate::older::Time;
 use crate::simd::Vector;
 use crate::walk::{First, Walked};
@@ -76,6 +78,42 @@ impl<const W: usize> Above<W> {
     }
 }
 
+impl<const W: usize> Above<W> {
+    /// The low bits of line numbers that sets have in common where, in so many periods, there may be fewer than `ways` lines of a set
+    /// above: fewest of them.
+    fn uncertain(&self, periods: u64, by: u64, ways: u32) -> u32 {
+        let last = ((periods - 1) * by) as u32;
+        let sum = |number: u32, bits: u32| {
+            let all = |all: &[u32]| all.iter().fold(0, |sum: u32, one| sum.wrapping_add((one - number) >> bits));
+            self.always[bits as usize - 1].wrapping_add(all(&self.adds)).wrapping_sub(all(&self.takes))
+        };
+        // Each part goes evenly but for less than one line.
+        let most = 2 * (self.adds.len() + self.takes.len()) as u32;
+        let may_be = |&bits: &u32| sum(0, bits).min(sum(last, bits)) < ways + most;
+        (1..=W as u32).find(may_be).unwrap_or(u32::BITS - 1)
+    }
+
+    /// In how many periods, that of a line included which is so many behind the first one, nothing changes where it may matter.
+    #[inline(always)]
+    fn alike(&self, number: u32, by: u32, uncertain: u32) -> u64 {
+        let within = (1 << uncertain) - 1;
+        let left = |&one: &u32| (one - number) & within;
+        let left = self.adds.iter().chain(&self.takes).map(left).min().unwrap_or(within);
+        u64::from(left / by) + 1
+    }
+}
+
+/// Of lines that have these, each `by` of them 1 + an id: the first one, how far the next one is from it, and how many go on like
+/// that.
+#[inline(always)]
+fn even_ids(ids: &[Id], by: usize) -> (Id, Id, u32) {
+    let first = ids[0];
+    let step = ids.get(by).map_or(0, |next| next.wrapping_sub(first));
+    let all = ids.iter().step_by(by);
+    let lines = all.zip(0..).take_while(|&(&id, number)| id == first.wrapping_add(step.wrapping_mul(number))).count();
+    (first - 1, step, lines as u32)
+}
+
 impl<const W: usize> Walking<'_, W> {
     /// Works off periods from this one on, at most `left`, if all goes evenly in some; how many.
     #[inline(always)]
@@ -108,34 +146,34 @@ impl<const W: usize> Walking<'_, W> {
         cycle: &[First],
         periods: u64,
         follows: &[Follow],
-        counts: Option<&mut Counts<W>>,
+        mut counts: Option<&mut Counts<W>>,
     ) {
-        if self.core.work.walked.len() + periods as usize * cycle.len() > BATCH {
-            self.leave::<V>(counts);
-        }
-        let (by, walked) = (self.by(), &mut self.core.work.walked);
-        for period in 0..periods as u32 {
-            let number = period * by as u32;
-            for (Course { from, above }, first) in courses.iter().zip(cycle) {
-                walked.push(Walked {
+        let (by, ways) = (self.by(), self.core.limits.max_ways);
+        for (Course { from, above }, first) in courses.iter().zip(cycle) {
+            let uncertain = above.uncertain(periods, by, ways);
+            let is_alike = from.singles == 0 && above.more == 0;
+            let mut period = 0;
+            while period < periods {
+                if self.core.work.walked.len() == BATCH {
+                    self.leave::<V>(counts.as_deref_mut());
+                }
+                let number = (period * by) as u32;
+                let alike = if is_alike { above.alike(number, by as u32, uncertain).min(periods - period) } else { 1 };
+                let line = from.line + period * by;
+                let (id, id_step, lines) = even_ids(self.core.lines.ids(line..line + alike * by), by as usize);
+                self.core.work.walked.push(Walked {
                     by_set: V::halve(&above.always, &above.adds, &above.takes, number),
                     full: above.full.wrapping_add(number.wrapping_mul(above.more)),
-                    id: 0,
-                    line: (from.line as u32).wrapping_add(number),
+                    id,
+                    line: line as u32,
                     last: if from.singles > 0 { from.last + period as Time * from.step } else { 0 },
                     what: first.what,
+                    lines,
+                    id_step,
                     is_single: false,
                     is_cold: false,
                 });
-            }
-        }
-        let begin = walked.len() - periods as usize * cycle.len();
-        for (at, course) in courses.iter().enumerate() {
-            let ids = self.core.lines.ids(course.from.line..course.from.line + periods * by);
-            for (walked, &id) in
-                walked[begin + at..].iter_mut().step_by(cycle.len()).zip(ids.iter().step_by(by as usize))
-            {
-                walked.id = id - 1;
+                period += u64::from(lines);
             }
         }
         for (course, follow) in courses.iter().zip(follows) {

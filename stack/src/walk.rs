@@ -205,7 +205,7 @@ pub(crate) struct Walk<const W: usize> {
     each: Within<W>,
 }
 
-/// A line that a loop walked over.
+/// A line that a loop walked over, or several of a strand, each one period after the one before, to which the same happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walked<const W: usize> {
     /// Distances, as far as they are known.
@@ -217,6 +217,9 @@ pub(crate) struct Walked<const W: usize> {
     /// When it came to the older tier; 0: nothing more is to be known.
     pub(crate) last: Time,
     pub(crate) what: u32,
+    /// How many, and how far their ids are from each other; one that is to be looked for is alone.
+    pub(crate) lines: u32,
+    pub(crate) id_step: Id,
     /// Whether it was in no sheet there.
     pub(crate) is_single: bool,
     /// There was no reference before.
@@ -224,6 +227,13 @@ pub(crate) struct Walked<const W: usize> {
 }
 
 impl<const W: usize> Walked<W> {
+    /// Ids, as indices.
+    #[inline(always)]
+    pub(crate) fn ids(&self) -> impl Iterator<Item = Id> + Clone {
+        let (id, step) = (self.id, self.id_step);
+        (0..self.lines).map(move |number| id.wrapping_add(step.wrapping_mul(number)))
+    }
+
     /// Which of these strands the line is in, and its number.
     pub(crate) fn place(&self, strands: &[Range<u64>]) -> Option<(usize, u64)> {
         let from = |strand: &Range<u64>| u64::from(self.line.wrapping_sub(strand.start as u32));
