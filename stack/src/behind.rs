@@ -328,18 +328,25 @@ impl<const W: usize> Behind<W> {
                     counts.add_alike(distances, Combination { by_set, full: line.full, kind, item, weight });
                 }
             }
-            let mut ids = line.ids();
-            while let Some(id) = ids.next() {
-                let before = self.states.get(id);
-                let (mut others, mut same) = (ids.clone(), 0);
-                same += others.by_ref().take_while(|&id| self.states.get(id) == before).count() as u32;
+            let (mut done, stores) = (0, what.stores());
+            while done < line.lines {
+                let before = self.states.get(line.id(done));
+                let first = done;
+                done += 1;
+                // Nothing of a clean line matters until it is stored.
+                if before.dirty == Charge::NONE && !stores {
+                    continue;
+                }
+                while done < line.lines && self.states.get(line.id(done)) == before {
+                    done += 1;
+                }
                 let mut state = before;
                 if !line.is_cold {
                     state.raise::<V>(line.full, &by_set);
                 }
                 let mut store = |state: &mut State<W>, weight: u32, stored: Charge| {
                     if let Some((charged, mut combination)) = state.interval(weight) {
-                        combination.weight *= u64::from(same + 1);
+                        combination.weight *= u64::from(done - first);
                         match (charged == bucket, counts.as_deref_mut()) {
                             (true, Some(counts)) => counts.add_alike(intervals, combination),
                             (true, None) => {}
@@ -364,8 +371,7 @@ impl<const W: usize> Behind<W> {
                     }
                     state.raise::<V>(again.after.full, again.after.by_set());
                 }
-                *self.states.get_mut(id) = state;
-                ids.by_ref().take(same as usize).for_each(|id| *self.states.get_mut(id) = state);
+                (first..done).for_each(|number| *self.states.get_mut(line.id(number)) = state);
             }
         }
         if let Some(counts) = counts {

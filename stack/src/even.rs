@@ -6,7 +6,7 @@
 //! that follow each other are often alike, as far as is counted.
 
 use crate::counts::Counts;
-use crate::engine::BATCH;
+use crate::engine::{BATCH, Core};
 use crate::lines::Id;
 use crate::older::Time;
 use crate::simd::Vector;
@@ -81,21 +81,22 @@ impl<const W: usize> Above<W> {
 impl<const W: usize> Above<W> {
     /// The low bits of line numbers that sets have in common where, in so many periods, there may be fewer than `ways` lines of a set
     /// above: fewest of them.
-    fn uncertain(&self, periods: u64, by: u64, ways: u32) -> u32 {
-        let last = ((periods - 1) * by) as u32;
-        let sum = |number: u32, bits: u32| {
-            let all = |all: &[u32]| all.iter().fold(0, |sum: u32, one| sum.wrapping_add((one - number) >> bits));
-            self.always[bits as usize - 1].wrapping_add(all(&self.adds)).wrapping_sub(all(&self.takes))
-        };
+    #[inline(always)]
+    fn uncertain<V: Vector>(&self, periods: u64, by: u64, ways: u32) -> u32 {
         // Each part goes evenly but for less than one line.
         let most = 2 * (self.adds.len() + self.takes.len()) as u32;
-        let may_be = |&bits: &u32| sum(0, bits).min(sum(last, bits)) < ways + most;
-        (1..=W as u32).find(may_be).unwrap_or(u32::BITS - 1)
+        let [first, last] =
+            [0, (periods - 1) * by].map(|number| V::halve(&self.always, &self.adds, &self.takes, number as u32));
+        let may_be = |(one, other): (&u8, &u8)| u32::from(*one.min(other)) < ways + most;
+        1 + first.iter().zip(&last).position(may_be).unwrap_or(W) as u32
     }
 
     /// In how many periods, that of a line included which is so many behind the first one, nothing changes where it may matter.
     #[inline(always)]
     fn alike(&self, number: u32, by: u32, uncertain: u32) -> u64 {
+        if uncertain < 2 {
+            return 1;
+        }
         let within = (1 << uncertain) - 1;
         let left = |&one: &u32| (one - number) & within;
         let left = self.adds.iter().chain(&self.takes).map(left).min().unwrap_or(within);
@@ -150,22 +151,24 @@ impl<const W: usize> Walking<'_, W> {
     ) {
         let (by, ways) = (self.by(), self.core.limits.max_ways);
         for (Course { from, above }, first) in courses.iter().zip(cycle) {
-            let uncertain = above.uncertain(periods, by, ways);
+            if self.core.work.walked.len() + periods as usize > BATCH {
+                self.leave::<V>(counts.as_deref_mut());
+            }
+            let Core { lines: known, work, .. } = &mut *self.core;
+            let ids = known.ids(from.line..from.line + periods * by);
             let is_alike = from.singles == 0 && above.more == 0;
+            let uncertain = if is_alike { above.uncertain::<V>(periods, by, ways) } else { 0 };
             let mut period = 0;
             while period < periods {
-                if self.core.work.walked.len() == BATCH {
-                    self.leave::<V>(counts.as_deref_mut());
-                }
-                let number = (period * by) as u32;
-                let alike = if is_alike { above.alike(number, by as u32, uncertain).min(periods - period) } else { 1 };
-                let line = from.line + period * by;
-                let (id, id_step, lines) = even_ids(self.core.lines.ids(line..line + alike * by), by as usize);
-                self.core.work.walked.push(Walked {
-                    by_set: V::halve(&above.always, &above.adds, &above.takes, number),
-                    full: above.full.wrapping_add(number.wrapping_mul(above.more)),
+                let done = period * by;
+                let alike = above.alike(done as u32, by as u32, uncertain).min(periods - period);
+                let rest = &ids[done as usize..];
+                let (id, id_step, lines) = even_ids(&rest[..rest.len().min((alike * by) as usize)], by as usize);
+                work.walked.push(Walked {
+                    by_set: V::halve(&above.always, &above.adds, &above.takes, done as u32),
+                    full: above.full.wrapping_add((done as u32).wrapping_mul(above.more)),
                     id,
-                    line: line as u32,
+                    line: (from.line + done) as u32,
                     last: if from.singles > 0 { from.last + period as Time * from.step } else { 0 },
                     what: first.what,
                     lines,
@@ -191,7 +194,7 @@ impl<const W: usize> Walking<'_, W> {
         left: u64,
         follows: &mut [Follow],
     ) -> u64 {
-        let (mut periods, by) = (left.min((BATCH / cycle.len()) as u64), self.by());
+        let (mut periods, by) = (left.min(BATCH as u64), self.by());
         for (number, (first, follow)) in cycle.iter().zip(follows).enumerate() {
             let line = self.line(first.spot) + by * period;
             let older = &self.core.older;

@@ -227,11 +227,10 @@ pub(crate) struct Walked<const W: usize> {
 }
 
 impl<const W: usize> Walked<W> {
-    /// Ids, as indices.
+    /// The id of one of them.
     #[inline(always)]
-    pub(crate) fn ids(&self) -> impl Iterator<Item = Id> + Clone {
-        let (id, step) = (self.id, self.id_step);
-        (0..self.lines).map(move |number| id.wrapping_add(step.wrapping_mul(number)))
+    pub(crate) fn id(&self, number: u32) -> Id {
+        self.id.wrapping_add(self.id_step.wrapping_mul(number))
     }
 
     /// Which of these strands the line is in, and its number.
