@@ -410,6 +410,39 @@ mod tests {
         assert_eq!(stack.counted(), plain.counted());
     }
 
+    /// Loops that go on by several lines in each period are walked over if they leave none out.
+    #[test]
+    fn unrolled_loops_are_walked_over() {
+        let walks = |stride: u64, offsets: &[i32]| {
+            let of = |word: u32, what: fn(u32) -> What| {
+                offsets.iter().map(move |&offset| Step { word, offset, what: what(8), item: Item::NONE })
+            };
+            let steps = of(2, What::Load).chain(of(4, What::Store)).collect();
+            let mut shapes = TestShapes(vec![Arc::new(Shape::stream(6, steps).unwrap())]);
+            let (mut stack, mut plain) = (Stack::new(Limits::default()), Plain::new(Limits::default()));
+            let (mut scratch, mut walked) = (Scratch::default(), 0);
+            for _ in 0..6 {
+                let mut batch = Batch::new();
+                let words = [1, 200, 0x10_0010, stride, 0x80_0000, stride];
+                batch.append(words.into_iter(), &mut shapes, |_| panic!("few accesses"));
+                batch.references(6, false, &mut scratch, |chunk| plain.feed_chunk(chunk, Bucket::FIRST));
+                batch.references_to(6, false, &mut scratch, Counting(&mut stack, &mut walked));
+            }
+            assert_eq!(stack.counted(), plain.counted());
+            walked
+        };
+        // The first two find out what such a loop is.
+        assert_eq!(walks(8, &[0]), 5);
+        assert_eq!(walks(128, &[0, 32, 64, 96]), 5);
+        assert_eq!(walks(256, &[0, 64, 128, 192]), 5);
+        assert_eq!(walks(24, &[0, 8, 16]), 5);
+        // One line of two, and an order that no sheet has.
+        assert_eq!(walks(128, &[0]), 0);
+        assert_eq!(walks(128, &[64, 0]), 0);
+        // More lines than a period may have.
+        assert_eq!(walks(320, &[0, 64, 128, 192, 256]), 0);
+    }
+
     /// A loop that loads along one array and stores along another.
     fn copying() -> TestShapes {
         let step = |word, what| Step { word, offset: 0, what, item: Item::NONE };
