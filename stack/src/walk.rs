@@ -19,6 +19,7 @@ use crate::older::Time;
 use crate::repeats::Kind;
 use crate::runs::{self, DIRTY, Run, STORE};
 use crate::sharing::Position;
+use crate::sheets::MOST_LINES;
 use crate::simd::{Task, Vector};
 use crate::template::{Count, Within, hash};
 use crate::{Bucket, Chunk, Found, Item, Piece};
@@ -30,6 +31,7 @@ use std::sync::Arc;
 /// Walks, with keys for which there is none, at most; and keys remembered that were asked for once.
 const KNOWN: usize = 1 << 10;
 const ASKED: usize = 1 << 12;
+
 /// Where a line of a loop is: so many lines behind the first of a strand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spot {
@@ -261,6 +263,9 @@ impl<const W: usize> Walk<W> {
         let reach = more_order.iter().enumerate().map(|(at, spot)| Some(place(spot)?.abs_diff(at)));
         let reach = reach.collect::<Option<Vec<_>>>()?.into_iter().max()?;
         let by = more_firsts.len().checked_sub(firsts.len())? as u64 / strands.len() as u64;
+        if by > MOST_LINES as u64 {
+            return None;
+        }
         let (firsts, order) = (Periodic::of(&firsts, &more_firsts, by)?, Periodic::of(&order, &more_order, by)?);
         Some(Self { periods, firsts, order, whats, reach, within, each })
     }
