@@ -239,6 +239,6 @@ mod tests {
         assert_eq!(given, [Course { first, stride: 32, times: 40, item: Item(1) }]);
         let mut ranges = Vec::new();
         given[0].for_each_range(6, |range| ranges.push(range));
-        assert_eq!(ranges, [0x400..0x400 + 20]);
+        assert!(ranges.len() == 1 && ranges[0] == (0x400..0x400 + 20), "{ranges:?}");
     }
 }
