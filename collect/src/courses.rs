@@ -59,10 +59,7 @@ const LONG: i64 = 64;
 /// Courses as one that fill each other's gaps, as where a loop was unrolled: each the first one, how far the next one is from it,
 /// and how many there are so far.
 #[derive(Default)]
-struct Gathered {
-    courses: [Option<(Course, u64, u64)>; TOGETHER],
-    len: usize,
-}
+struct Gathered(Vec<(Course, u64, u64)>);
 
 impl Gathered {
     /// Takes one more, or gives it on.
@@ -72,7 +69,7 @@ impl Gathered {
             return take(course);
         }
         let (stride, address) = (course.stride as u64, course.first.address);
-        for (first, gap, times) in self.courses[..self.len].iter_mut().flatten() {
+        for (first, gap, times) in &mut self.0 {
             let at = Access { address: first.first.address, ..course.first };
             let is_alike = Course { first: at, ..course } == *first;
             let apart = address.wrapping_sub(first.first.address);
@@ -83,17 +80,16 @@ impl Gathered {
                 return;
             }
         }
-        if self.len == TOGETHER {
+        if self.0.len() == TOGETHER {
             std::mem::take(self).give(take);
         }
-        self.courses[self.len] = Some((course, 0, 1));
-        self.len += 1;
+        self.0.push((course, 0, 1));
     }
 
     /// Gives all of them on.
     #[inline(always)]
     fn give(self, take: &mut impl FnMut(Course)) {
-        for (course, gap, times) in self.courses.into_iter().take(self.len).flatten() {
+        for (course, gap, times) in self.0 {
             if gap * times == course.stride as u64 {
                 take(Course { stride: gap as i64, times: course.times * times, ..course });
                 continue;

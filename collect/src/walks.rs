@@ -2,14 +2,12 @@
 
 use crate::references::at;
 use crate::shape::Shape;
-use bf_stack::Item;
+use bf_stack::{Item, MOST_LINES};
 use std::ops::Range;
 
 /// Steps, at most, and strands.
 const STEPS: usize = 64;
 const STRANDS: usize = 16;
-/// Lines that a strand moves on by in a period, at most.
-const LINES: u64 = 4;
 /// Steps are of one strand if their lines are so near to each other, and those of a period.
 const NEAR: u64 = 1;
 /// Lines of a strand that its steps are apart, at most, and those of a period.
@@ -53,7 +51,7 @@ impl Period {
     fn of(stride: u64, shift: u32) -> Option<Self> {
         let common = stride.trailing_zeros().min(shift);
         let period = Self { iterations: 1 << (shift - common), lines: stride >> common };
-        (1..=LINES).contains(&period.lines).then_some(period)
+        (1..=MOST_LINES as u64).contains(&period.lines).then_some(period)
     }
 
     /// Shorter loops are no walks, and templates are made of such: no strand is out of step with the others after half of it.
@@ -515,7 +513,7 @@ mod tests {
             one in prop_oneof![any::<u64>(), 0..20_000_u64],
             other in prop_oneof![any::<u64>(), 0..20_000_u64],
             low in prop_oneof![Just(0_u64), 0..64_u64],
-            lines in 1..=LINES,
+            lines in 1..=MOST_LINES as u64,
         ) {
             let [one, other] = [one, other].map(|apart| if low == 0 { apart } else { apart << 6 | low });
             let bits = |apart: u64, more: i64| apart.wrapping_add_signed(more).trailing_zeros().min(SET_BITS);

@@ -82,6 +82,7 @@ pub use engine::{Stack, Tally};
 pub use item::Item;
 pub use plain::Plain;
 pub use sharing::{ByPosition, Position, Shared};
+pub use sheets::MOST_LINES;
 pub use simd::Instructions;
 pub use sink::{MissesBySite, Outcome, Sink, SiteMisses};
 pub use template::{Found, Learns, Use, Went};

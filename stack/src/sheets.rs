@@ -13,8 +13,8 @@ use std::ops::Range;
 /// Sheets, at most: each takes part in every distance.
 pub(crate) const MOST: usize = 64;
 
-/// Lines of a period of a [`Pace`], at most.
-pub(crate) const MOST_LINES: usize = 4;
+/// Lines that each strand of a loop moves on by in a period, at most, where the loop is to be walked over.
+pub const MOST_LINES: usize = 4;
 
 /// When neighbours come: so many in each period, always at the same times of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,26 +42,11 @@ impl Pace {
 
     /// When a line comes, after the first.
     #[inline(always)]
-    fn time(&self, number: u32) -> Time {
+    pub(crate) fn time(&self, number: u32) -> Time {
         if self.lines == 1 {
             return number as Time * self.step;
         }
         (number / self.lines) as Time * self.step + self.later[(number % self.lines) as usize]
-    }
-
-    /// When lines from this one on come, after the first.
-    pub(crate) fn times(self, from: u64) -> impl Iterator<Item = Time> {
-        let later = &self.later[..self.lines as usize];
-        let (period, skip) = (from / later.len() as u64, from as usize % later.len());
-        let mut begin = period as Time * self.step;
-        let mut at = skip;
-        std::iter::from_fn(move || {
-            if at == self.lines as usize {
-                (begin, at) = (begin + self.step, 0);
-            }
-            at += 1;
-            Some(begin + self.later[at - 1])
-        })
     }
 
     /// How many lines come by then, the first included.
