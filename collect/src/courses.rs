@@ -131,17 +131,22 @@ impl Course {
         }
     }
 
-    /// Which bytes it touches among those from `begin` on, a bit for each `1 << unit` of them, up to 64; and how many accesses do.
+    /// Which of these bytes it touches, a bit for each `1 << unit` of them, up to 64; and how many accesses do.
     pub(crate) fn on(self, bytes: Range<u64>, unit: u32) -> (u64, u64) {
-        let (mut mask, mut times) = (0, 0);
-        for number in self.numbers(&bytes) {
-            let from = self.first.address.wrapping_add_signed(self.stride * number as i64);
-            let last = (from + (self.first.size - 1)).min(bytes.end - 1) - bytes.start;
-            let from = from.max(bytes.start) - bytes.start;
-            mask |= u64::MAX >> (63 - ((last >> unit) - (from >> unit))) << (from >> unit);
-            times += 1;
+        let numbers = self.numbers(&bytes);
+        let times = if self.stride == 0 { numbers.end * self.times } else { numbers.end.saturating_sub(numbers.start) };
+        let from = |number: u64| self.first.address.wrapping_add_signed(self.stride * number as i64);
+        let bits = |from: u64, end: u64| {
+            let (from, last) = (from.max(bytes.start) - bytes.start, end.min(bytes.end) - 1 - bytes.start);
+            u64::MAX >> (63 - ((last >> unit) - (from >> unit))) << (from >> unit)
+        };
+        let size = self.first.size;
+        if self.stride.unsigned_abs() > size {
+            return (numbers.fold(0, |mask, number| mask | bits(from(number), from(number) + size)), times);
         }
-        (mask, if self.stride == 0 { times * self.times } else { times })
+        // Without gaps.
+        let ends = (!numbers.is_empty()).then(|| [from(numbers.start), from(numbers.end - 1)]);
+        (ends.map_or(0, |[one, other]| bits(one.min(other), one.max(other) + size)), times)
     }
 
     /// Which accesses touch some of these bytes, the first one for all that do not move on.

@@ -30,17 +30,17 @@ impl Users {
     }
 }
 
-/// Lines that are added one by one, some of them several times.
+/// Lines that are added, some of them several times.
 #[derive(Debug, Default)]
 struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
     #[inline]
-    fn add(&mut self, line: u64) {
+    fn add(&mut self, lines: Range<u64>) {
         match self.0.last_mut() {
-            Some(last) if last.contains(&line) => {}
-            Some(last) if last.end == line => last.end += 1,
-            _ => self.0.push(line..line + 1),
+            _ if lines.is_empty() => {}
+            Some(last) if last.start <= lines.start && lines.start <= last.end => last.end = last.end.max(lines.end),
+            _ => self.0.push(lines),
         }
     }
 
@@ -53,6 +53,25 @@ impl Ranges {
             meets
         });
         self.0
+    }
+
+    /// In order, those of them that are stored told apart.
+    fn common(self, stored: Self) -> Vec<Common> {
+        let (mut common, mut stored) = (Vec::new(), stored.in_order().into_iter().peekable());
+        let mut put = |lines: Range<u64>, stored: bool| {
+            if !lines.is_empty() {
+                common.push(Common { lines, stored });
+            }
+        };
+        for Range { mut start, end } in self.in_order() {
+            while let Some(lines) = stored.next_if(|lines| lines.start < end) {
+                put(start..lines.start, false);
+                start = lines.end;
+                put(lines, true);
+            }
+            put(start..end, false);
+        }
+        common
     }
 }
 
@@ -124,8 +143,13 @@ impl Directory {
                     let mut look = lines.start;
                     loop {
                         if lines.start >= look && lines.end - lines.start >= MANY {
-                            lines.start += self.own(lines.clone(), slot, place);
-                            look = lines.start + MANY;
+                            let own = self.own(lines.clone(), slot, place);
+                            let others = lines.start + own..lines.end;
+                            let shared =
+                                if store.is_none() { self.shared(others.clone(), tracker, counted) } else { 0 };
+                            all.add(others.start..others.start + shared);
+                            lines.start = others.start + shared;
+                            look = lines.start + if own + shared < MANY { MANY } else { 0 };
                         }
                         let Some(line) = lines.next() else { break };
                         let at = line as usize % ENTERED;
@@ -133,8 +157,8 @@ impl Directory {
                         // To enter it once more would change nothing.
                         if entered.line != line + 1 || place != 0 && entered.place != place {
                             if self.enter(line, slot, store, tracker) {
-                                all.add(line);
-                                store.into_iter().for_each(|_| stored.add(line));
+                                all.add(line..line + 1);
+                                store.into_iter().for_each(|_| stored.add(line..line + 1));
                             }
                             entered = Entered { line: line + 1, place, tracked: counted && tracker.may_track(line) };
                             self.entered[at] = entered;
@@ -146,9 +170,7 @@ impl Directory {
                 });
             });
         }
-        let mut stored = stored.in_order().into_iter().flatten().peekable();
-        let all = all.in_order().into_iter().flatten();
-        all.map(|line| Common { line, stored: stored.next_if_eq(&line).is_some() }).collect()
+        all.common(stored)
     }
 
     /// How many of these lines, from the first on, `slot` alone ever used and last stored from that place + 1, if it is not 0: to
@@ -159,6 +181,17 @@ impl Directory {
         let last = |users: &Users| users.stored != TRACKED && (place == 0 || users.stored == place);
         let own = |users: &&Users| users.are_only(mine) && last(users);
         self.users.slice(lines).iter().take_while(own).count() as u64
+    }
+
+    /// How many of these lines, from the first on, several slots used that stored none since, and nobody counts what they do: to enter
+    /// them would change nothing.
+    #[inline]
+    fn shared(&self, lines: Range<u64>, tracker: &Tracker, counted: bool) -> u64 {
+        let all = lines.clone().zip(self.users.slice(lines));
+        let shared = |(line, users): &(u64, &Users)| {
+            (users.slots, users.stored) == (SEVERAL, TRACKED) && !(counted && tracker.may_track(*line))
+        };
+        all.take_while(shared).count() as u64
     }
 
     /// `slot`, the only one there is, referenced a line.

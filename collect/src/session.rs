@@ -1618,8 +1618,9 @@ mod tests {
             let chunk = Chunk { references: &references, ..Chunk::default() };
             let mut lines = BTreeMap::new();
             references.iter().for_each(|one| *lines.entry(one.line()).or_default() |= one.is_store());
-            let lines: Vec<_> = lines.into_iter().map(|(line, stored)| Common { line, stored }).collect();
-            let (mut visit, mut there) = (mine.begin_visit(&lines), There::none(lines.len()));
+            let lines: Vec<_> =
+                lines.into_iter().map(|(line, stored)| Common { lines: line..line + 1, stored }).collect();
+            let (mut visit, mut there) = (mine.begin_visit(&lines), There::none(&lines));
             before.iter_mut().chain(after).for_each(|other| there.add(other.visited(&lines, Bucket::FIRST)));
             mine.feed_beside(chunk, Bucket::FIRST, &mut visit);
             mine.end_visit(visit, &there, Bucket::FIRST);

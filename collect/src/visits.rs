@@ -63,7 +63,7 @@ impl Visit {
         lines: Vec<Vec<Common>>,
         others: usize,
     ) -> Arc<Self> {
-        let there = Mutex::new(lines.iter().map(|lines| There::none(lines.len())).collect());
+        let there = Mutex::new(lines.iter().map(|lines| There::none(lines)).collect());
         let (own, lacking) = (Mutex::default(), AtomicUsize::new(others + 1));
         Arc::new(Self { number, asker, bucket, lines, there, own, lacking })
     }

@@ -176,8 +176,8 @@ mod tests {
     use crate::shape::{Step, What};
     use crate::{Config, Session};
     use bf_stack::{
-        Bucket, Chunk, Common, Deferred, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Reference,
-        Stack, Went,
+        Bucket, Chunk, Common, Deferred, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Position,
+        Reference, Stack, Went,
     };
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -387,6 +387,70 @@ mod tests {
         }
     }
 
+    /// Ranges of lines where those of [`entered`] are, in order and apart, and whether each is stored.
+    fn asked() -> impl Strategy<Value = Vec<Common>> {
+        let line = prop_oneof![2 => 0..700_u64, 1 => (0..9_u64).prop_map(|i| 1024 * i)];
+        let len = prop_oneof![2 => 1..9_u64, 2 => 9..500_u64];
+        let range = (line, (0..4_u64).prop_map(|i| i << 14), len, prop::bool::weighted(0.15));
+        prop::collection::vec(range, 0..7).prop_map(|ranges| {
+            let mut next = 0;
+            let all = ranges.into_iter().map(|(line, far, len, stored)| ((0x10_0000 >> 6) + line + far, len, stored));
+            let mut all: Vec<_> = all.collect();
+            all.sort_unstable();
+            let all = all.into_iter().map(|(line, len, stored)| {
+                let lines = line.max(next)..(line + len).max(next);
+                next = lines.end;
+                Common { lines, stored }
+            });
+            all.filter(|common| !common.lines.is_empty()).collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        /// Where another thread finds lines does not depend on whether loops walked over them.
+        #[test]
+        fn walked_lines_are_found_where_they_are(
+            streams in [steps(), steps(), steps()],
+            records in prop::collection::vec((entered(), asked()), 1..6),
+            limits in limits(),
+        ) {
+            let mut shapes = shapes(streams, Item::NONE);
+            let all = || Instructions::ALL.into_iter().filter(|instructions| instructions.available());
+            let mut walking: Vec<_> = all().map(|which| Stack::new(limits).with_instructions(which)).collect();
+            let (mut written, mut scratch) = (Stack::new(limits), Scratch::default());
+            walking.iter_mut().chain([&mut written]).for_each(Stack::share);
+            let cut = |mut position: Position| {
+                let Limits { max_set_bits, max_ways } = limits;
+                position.by_set.iter_mut().for_each(|depth| *depth = (*depth).min(max_ways as u8));
+                position.by_set[max_set_bits as usize..].fill(0);
+                position
+            };
+            for (words, asked) in records.iter().chain(&records) {
+                let mut feed = |batch: &mut Batch| {
+                    batch.references(6, false, &mut scratch, |chunk| written.feed_chunk(chunk, Bucket::FIRST));
+                    for stack in &mut walking {
+                        batch.references_to(6, false, &mut scratch, Counting(stack, &mut 0));
+                    }
+                };
+                let mut batch = Batch::new();
+                batch.append(words.iter().copied(), &mut shapes, |part| feed(part));
+                feed(&mut batch);
+                let there: Vec<_> = written.visited(asked, Bucket::FIRST).positions().collect();
+                for stack in &mut walking {
+                    let found: Vec<_> = stack.visited(asked, Bucket::FIRST).positions().collect();
+                    let cut = |positions: &[Option<Position>]| positions.iter().map(|one| one.map(cut)).collect::<Vec<_>>();
+                    prop_assert_eq!(cut(&found), cut(&there));
+                }
+            }
+            for stack in &walking {
+                prop_assert_eq!(stack.counted(), written.counted());
+                prop_assert_eq!(stack.shared(), written.shared());
+            }
+        }
+    }
+
     /// The product of two matrices, row by row: once the first rows are known, each is taken as a whole.
     #[test]
     fn rows_of_a_matrix_are_walked_over() {
@@ -470,7 +534,8 @@ mod tests {
             for (own, all) in [(&mut walking, &mut of_walking), (&mut written, &mut of_written)] {
                 all.feed_digest(&own.take_digest(bf_stack::Digest::default()), Bucket::FIRST);
                 if round == 5 {
-                    own.visited(&[Common { line: (0x80_0000 >> 6) + 200, stored: true }], Bucket::FIRST);
+                    let line = (0x80_0000 >> 6) + 200;
+                    own.visited(&[Common { lines: line..line + 1, stored: true }], Bucket::FIRST);
                 }
             }
             assert_eq!(walking.counted(), written.counted());

@@ -20,8 +20,8 @@ use crate::sets::Sets;
 use crate::sharing::{Position, Sharing};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::Outcome;
-use crate::threads::Visit;
 use crate::top::NONE;
+use crate::visit::Visit;
 use crate::walk::{Walk, Walked};
 use crate::{Bucket, Limits};
 use std::collections::VecDeque;
@@ -316,8 +316,7 @@ impl<const W: usize> Behind<W> {
                 && let Some((strand, number)) = line.place(strands)
             {
                 let here = (!line.is_cold).then(|| Position::new(line.full, &by_set));
-                let lines = (0..u64::from(line.lines)).map(|period| number + by * period);
-                lines.for_each(|number| visit.walked(number, what, here, &mut near[strand]));
+                visit.walked((number, line.lines, by), what, here, &mut near[strand]);
             }
             if let Some(counts) = counts.as_deref_mut() {
                 let weight = line.lines.into();

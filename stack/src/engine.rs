@@ -15,10 +15,10 @@ use crate::sheets::cut_off;
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::sink::{Outcome, Sink};
 use crate::template::{Learn, Templates};
-use crate::threads::Visit;
 use crate::tiers::Tiers;
 use crate::top::{NONE, Order};
 use crate::upper::Upper;
+use crate::visit::Visit;
 use crate::walk::LearnWalk;
 use crate::walking::{Follow, Worth};
 use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Use, Went};
@@ -105,6 +105,7 @@ pub(crate) struct Core<const W: usize> {
     pub(crate) follows: Vec<Follow>,
     pub(crate) courses: Vec<Course<W>>,
     pub(crate) ranges: Vec<Range<u64>>,
+    pub(crate) entries: Vec<Entry>,
     /// Only if lines can be taken away.
     pub(crate) sharing: Option<Box<Sharing<W>>>,
     /// Who asks for them: outcomes of the references in `runs`, and of each run which is that of the first; none: [`u32::MAX`].
@@ -417,6 +418,7 @@ impl<const W: usize> Core<W> {
             follows: Vec::new(),
             courses: Vec::new(),
             ranges: Vec::new(),
+            entries: Vec::new(),
             sharing: None,
             outcomes: Vec::new(),
             outcome_of: Vec::new(),

@@ -9,6 +9,7 @@ use crate::counts::Counts;
 use crate::engine::{BATCH, Core};
 use crate::lines::Id;
 use crate::older::Time;
+use crate::sheets::Sheets;
 use crate::simd::Vector;
 use crate::walk::{First, Walked};
 use crate::walking::{Follow, Walking};
@@ -29,17 +30,17 @@ pub(crate) struct Course<const W: usize> {
 /// Where they come from: the first line and when it came, the time to the one of the next period, and their sheet; and the lines in
 /// none that are above all of them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Front {
-    line: u64,
-    last: Time,
-    step: Time,
-    sheet: usize,
-    singles: u32,
+pub(crate) struct Front {
+    pub(crate) line: u64,
+    pub(crate) last: Time,
+    pub(crate) step: Time,
+    pub(crate) sheet: usize,
+    pub(crate) singles: u32,
 }
 
 /// What is above them.
 #[derive(Clone, Debug)]
-struct Above<const W: usize> {
+pub(crate) struct Above<const W: usize> {
     /// Lines above the first one, and how many more are above the next, times the lines of a period.
     full: u32,
     more: u32,
@@ -52,14 +53,30 @@ struct Above<const W: usize> {
 
 impl<const W: usize> Course<W> {
     fn new() -> Self {
-        let above = Above { full: 0, more: 0, always: [0; W], adds: Vec::new(), takes: Vec::new() };
-        Self { from: Front::default(), above }
+        Self { from: Front::default(), above: Above::new() }
     }
 }
 
 impl<const W: usize> Above<W> {
+    /// Nothing.
+    pub(crate) const fn new() -> Self {
+        Self { full: 0, more: 0, always: [0; W], adds: Vec::new(), takes: Vec::new() }
+    }
+
+    /// So many more with one set, above all of them.
+    pub(crate) fn raise(&mut self, more: u32) {
+        self.full += more;
+    }
+
+    /// With one set and by set, what is above a line so many behind the first one; and how many more with one set are above the next.
+    #[inline(always)]
+    pub(crate) fn of<V: Vector>(&self, number: u32) -> (u32, [u8; W], u32) {
+        let by_set = V::halve(&self.always, &self.adds, &self.takes, number);
+        (self.full.wrapping_add(number.wrapping_mul(self.more)), by_set, self.more)
+    }
+
     /// A range of lines is above the first one, `line`; whether it starts as much later for each one that follows, and ends so.
-    fn add(&mut self, line: u64, lines: Range<u64>, starts_later: bool, ends_later: bool) {
+    pub(crate) fn add(&mut self, line: u64, lines: Range<u64>, starts_later: bool, ends_later: bool) {
         let before = lines.start.wrapping_sub(line + 1) as u32 % TURN + TURN;
         let len = (lines.end - lines.start) as u32;
         self.full += len;
@@ -79,21 +96,72 @@ impl<const W: usize> Above<W> {
 }
 
 impl<const W: usize> Above<W> {
+    /// What is above the lines of a front, `by` of them in each of so many periods; `None` if that does not go evenly. Lines of a
+    /// sheet may be taken: how many before, and how many in each period.
+    pub(crate) fn begin(
+        &mut self,
+        sheets: &Sheets,
+        Front { line: own_line, last, step, sheet: own, singles }: Front,
+        (periods, by): (u64, u64),
+        taken: impl Fn(usize) -> (u64, u64),
+        cuts: &mut [u32],
+    ) -> Option<()> {
+        (self.full, self.more, self.always) = (singles, 0, [0; W]);
+        self.adds.clear();
+        self.takes.clear();
+        let until = last + (periods - 1) as Time * step;
+        for (sheet, extent) in sheets.extents().iter().enumerate() {
+            if sheet == own {
+                self.add(own_line, own_line + 1..extent.end, true, false);
+                continue;
+            }
+            if extent.newest <= last {
+                continue;
+            }
+            if extent.newest <= until {
+                return None;
+            }
+            let (before, taken) = taken(sheet);
+            let mut start = |period: u64| {
+                let first = extent.first + period * taken + before;
+                let last = last + period as Time * step;
+                let oldest = if taken > 0 { sheets.time_in_front(sheet, first) } else { extent.oldest };
+                if oldest > last {
+                    return (first, None);
+                }
+                let (line, piece, step) = match cuts.get_mut(sheet) {
+                    Some(hint) => sheets.cut(sheet, last, by, hint),
+                    None => sheets.cut(sheet, last, by, &mut 0),
+                };
+                (line, Some((piece, step)))
+            };
+            let ((first, how), (later, how_later)) = (start(0), start(periods - 1));
+            let evenly = how == how_later && how.is_none_or(|(_, at)| at == Some(step));
+            let moves = later - first == (periods - 1) * by && evenly;
+            if first != later && !moves {
+                return None;
+            }
+            self.add(own_line, first..extent.end, moves, false);
+        }
+        Some(())
+    }
+
     /// The low bits of line numbers that sets have in common where, in so many periods, there may be fewer than `ways` lines of a set
     /// above: fewest of them.
     #[inline(always)]
-    fn uncertain<V: Vector>(&self, periods: u64, by: u64, ways: u32) -> u32 {
+    pub(crate) fn uncertain<V: Vector>(&self, periods: u64, by: u64, ways: u32) -> u32 {
         // Each part goes evenly but for less than one line.
         let most = 2 * (self.adds.len() + self.takes.len()) as u32;
-        let [first, last] =
-            [0, (periods - 1) * by].map(|number| V::halve(&self.always, &self.adds, &self.takes, number as u32));
+        // One after the other: what a closure does gets none of the instructions.
+        let first = V::halve(&self.always, &self.adds, &self.takes, 0);
+        let last = V::halve(&self.always, &self.adds, &self.takes, ((periods - 1) * by) as u32);
         let may_be = |(one, other): (&u8, &u8)| u32::from(*one.min(other)) < ways + most;
         1 + first.iter().zip(&last).position(may_be).unwrap_or(W) as u32
     }
 
     /// In how many periods, that of a line included which is so many behind the first one, nothing changes where it may matter.
     #[inline(always)]
-    fn alike(&self, number: u32, by: u32, uncertain: u32) -> u64 {
+    pub(crate) fn alike(&self, number: u32, by: u32, uncertain: u32) -> u64 {
         if uncertain < 2 {
             return 1;
         }
@@ -164,9 +232,10 @@ impl<const W: usize> Walking<'_, W> {
                 let alike = above.alike(done as u32, by as u32, uncertain).min(periods - period);
                 let rest = &ids[done as usize..];
                 let (id, id_step, lines) = even_ids(&rest[..rest.len().min((alike * by) as usize)], by as usize);
+                let (full, by_set, _) = above.of::<V>(done as u32);
                 work.walked.push(Walked {
-                    by_set: V::halve(&above.always, &above.adds, &above.takes, done as u32),
-                    full: above.full.wrapping_add((done as u32).wrapping_mul(above.more)),
+                    by_set,
+                    full,
                     id,
                     line: (from.line + done) as u32,
                     last: if from.singles > 0 { from.last + period as Time * from.step } else { 0 },
@@ -226,7 +295,7 @@ impl<const W: usize> Walking<'_, W> {
     /// Looks for what is above the lines of each course; `None` if that does not go evenly for so many periods.
     fn look(&self, courses: &mut [Course<W>], periods: u64, follows: &mut [Follow]) -> Option<()> {
         for number in 0..courses.len() {
-            let mut above = std::mem::replace(&mut courses[number].above, Course::new().above);
+            let mut above = std::mem::replace(&mut courses[number].above, Above::new());
             let evenly = self.look_above(number, &mut above, courses, periods, follows);
             courses[number].above = above;
             evenly?;
@@ -243,52 +312,14 @@ impl<const W: usize> Walking<'_, W> {
         periods: u64,
         follows: &mut [Follow],
     ) -> Option<()> {
-        let (sheets, by) = (&self.core.older.sheets, self.by());
-        let Front { line: own_line, last, step, sheet: own, singles } = courses[number].from;
-        (above.full, above.more, above.always) = (singles, 0, [0; W]);
-        above.adds.clear();
-        above.takes.clear();
-        let until = last + (periods - 1) as Time * step;
-        for (sheet, extent) in sheets.extents().iter().enumerate() {
-            if sheet == own {
-                above.add(own_line, own_line + 1..extent.end, true, false);
-                continue;
-            }
-            if extent.newest <= last {
-                continue;
-            }
-            if extent.newest <= until {
-                return None;
-            }
-            // Another strand may be taking lines from it.
-            let before = taken(&courses[..number], sheet);
-            let taken = if taken(courses, sheet) > 0 { by } else { 0 };
-            let hint = &mut follows[number].cuts;
-            let mut start = |period: u64| {
-                let first = extent.first + period * taken + before;
-                let last = last + period as Time * step;
-                let oldest = if taken > 0 { sheets.time_in_front(sheet, first) } else { extent.oldest };
-                if oldest > last {
-                    return (first, None);
-                }
-                let (line, piece, step) = match hint.get_mut(sheet) {
-                    Some(hint) => sheets.cut(sheet, last, by, hint),
-                    None => sheets.cut(sheet, last, by, &mut 0),
-                };
-                (line, Some((piece, step)))
-            };
-            let ((first, how), (later, how_later)) = (start(0), start(periods - 1));
-            let evenly = how == how_later && how.is_none_or(|(_, at)| at == Some(step));
-            let moves = later - first == (periods - 1) * by && evenly;
-            if first != later && !moves {
-                return None;
-            }
-            above.add(own_line, first..extent.end, moves, false);
-        }
+        let (from, by) = (courses[number].from, self.by());
+        // Another strand may be taking lines from a sheet.
+        let taken = |sheet| (taken(&courses[..number], sheet), if taken(courses, sheet) > 0 { by } else { 0 });
+        above.begin(&self.core.older.sheets, from, (periods, by), taken, &mut follows[number].cuts)?;
         for (range, lines) in self.ranges.iter().enumerate() {
             let grown = |follows: &[Follow]| follows.iter().filter(|other| other.range == range).count() as u64;
             let before = grown(&follows[..number]);
-            above.add(own_line, lines.start..lines.end + before, false, grown(follows) > 0);
+            above.add(from.line, lines.start..lines.end + before, false, grown(follows) > 0);
         }
         Some(())
     }

@@ -28,19 +28,23 @@ pub(crate) struct Holes<const W: usize> {
     any: Vec<u64>,
     /// Of each set the newest. Zero pages, too.
     tops: Vec<Instant>,
+    /// For each word of `any`: no hole of its sets is newer.
+    words: Vec<Instant>,
     /// How many of these bits are set.
     filled: usize,
     /// No hole is newer.
     newest: Instant,
-    /// Sets with holes, where there are few, as of the last look; and whether something went since.
+    /// Of the last look: sets with holes newer than that, unless they were many; and whether something changed since.
     few: Vec<Few>,
+    since: Instant,
+    many: bool,
     is_past: bool,
 }
 
 /// A set with holes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Few {
-    bits: u32,
+    pub(crate) bits: u32,
     set: u64,
     newest: Instant,
 }
@@ -70,6 +74,7 @@ impl<const W: usize> Holes<W> {
     pub(crate) fn new(set_bits: u32, ways: u32) -> Self {
         let (all, sets, numbers) = (Times::default(), Vec::new(), 2 << set_bits);
         let (places, any, tops) = (vec![0; numbers], vec![0; numbers.div_ceil(64)], vec![0; numbers]);
+        let words = vec![0; any.len()];
         Self {
             set_bits,
             ways: ways as usize,
@@ -78,9 +83,12 @@ impl<const W: usize> Holes<W> {
             sets,
             any,
             tops,
+            words,
             filled: 0,
             newest: 0,
             few: Vec::new(),
+            since: 0,
+            many: false,
             is_past: true,
         }
     }
@@ -91,26 +99,35 @@ impl<const W: usize> Holes<W> {
         last < self.newest
     }
 
-    /// The sets with holes, after a look; `None`: they are many.
+    /// The sets with holes that are newer than the last look asked for; `None`: they are many.
     pub(crate) fn few(&self) -> Option<&[Few]> {
-        (self.filled <= MOST).then_some(&self.few)
+        (!self.many).then_some(&self.few)
     }
 
-    /// Finds out where holes are, if that is not known.
-    pub(crate) fn look(&mut self) {
-        if self.filled <= MOST && std::mem::take(&mut self.is_past) {
-            self.few.clear();
-            let one = self.all.newest().map(|newest| Few { bits: 0, set: 0, newest });
-            let words = (0..).zip(&self.any).filter(|&(_, &word)| word != 0);
-            let numbers =
-                words.flat_map(|(at, word)| (64 * at..64 * (at + 1)).filter(move |n| word >> (n % 64) & 1 != 0));
-            let others = numbers.map(|number: u32| {
-                let bits = number.ilog2();
-                Few { bits, set: (number - (1 << bits)).into(), newest: self.tops[number as usize] }
-            });
-            self.few.extend(one.into_iter().chain(others));
-            self.newest = self.few.iter().map(|few| few.newest).max().unwrap_or(0);
+    /// Finds out in which sets there are holes newer than that, if it is not known.
+    pub(crate) fn look(&mut self, than: Instant) {
+        if !self.is_past && than >= self.since {
+            return;
         }
+        (self.is_past, self.since) = (false, than);
+        self.few.clear();
+        self.few.extend(self.all.newest().map(|newest| Few { bits: 0, set: 0, newest }));
+        for (at, newest) in self.words.iter_mut().enumerate().filter(|(_, newest)| **newest > than) {
+            let bits = (0..64).filter(|bit| self.any[at] >> bit & 1 != 0);
+            let tops = bits.map(|bit| (64 * at + bit, self.tops[64 * at + bit]));
+            *newest = tops.clone().map(|(_, top)| top).max().unwrap_or(0);
+            self.few.extend(tops.map(|(number, newest)| {
+                let bits = number.ilog2();
+                Few { bits, set: (number - (1 << bits)) as u64, newest }
+            }));
+            self.few.retain(|few| few.newest > than);
+            if self.few.len() > MOST {
+                break;
+            }
+        }
+        self.few.retain(|few| few.newest > than);
+        self.many = self.few.len() > MOST;
+        self.newest = self.words.iter().copied().chain(self.all.newest()).max().unwrap_or(0);
     }
 
     /// Whether a set has a hole above an item of this time.
@@ -159,15 +176,20 @@ impl<const W: usize> Holes<W> {
         above
     }
 
+    /// How many do at one set.
+    pub(crate) fn above_all(&self, last: Instant) -> u32 {
+        self.all.newer(last) as u32
+    }
+
     /// Whether some do.
     pub(crate) fn are_above(&self, line: u64, last: Instant) -> bool {
         let by_set = || (1..=self.set_bits).any(|bits| self.has_above(number(bits, line), last));
-        self.may_be_above(last) && (self.all.newer(last) > 0 || by_set())
+        self.may_be_above(last) && (self.above_all(last) > 0 || by_set())
     }
 
     /// How many holes stand above an item.
     pub(crate) fn above(&self, line: u64, last: Instant) -> Above<W> {
-        let mut above = (self.all.newer(last) as u32, [0; W]);
+        let mut above = (self.above_all(last), [0; W]);
         for bits in 1..=self.set_bits {
             let set = number(bits, line);
             if self.has_above(set, last) {
@@ -197,6 +219,7 @@ impl<const W: usize> Holes<W> {
             let times = &mut self.sets[*place as usize - 1];
             times.insert(times.partition_point(|&time| time < last), last);
             self.tops[set as usize] = self.tops[set as usize].max(last);
+            self.words[set as usize / 64] = self.words[set as usize / 64].max(last);
             if times.len() > self.ways {
                 times.remove(0);
             }

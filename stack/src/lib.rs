@@ -64,12 +64,14 @@ mod sharing;
 mod sheets;
 mod simd;
 mod sink;
+mod still;
 mod template;
 mod threads;
 mod tiers;
 mod timeline;
 mod top;
 mod upper;
+mod visit;
 mod walk;
 mod walking;
 
@@ -86,7 +88,7 @@ pub use sheets::MOST_LINES;
 pub use simd::Instructions;
 pub use sink::{MissesBySite, Outcome, Sink, SiteMisses};
 pub use template::{Found, Learns, Use, Went};
-pub use threads::{Common, There, Visit};
+pub use visit::{Common, There, Visit};
 
 /// One reference: a line number and whether it is a store. Line numbers are addresses divided by the line size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

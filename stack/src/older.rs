@@ -8,6 +8,7 @@
 //!
 //! Lines that a loop walked over are in `sheets` instead, which belong to this tier too.
 
+use crate::even::Front;
 use crate::lines::{Id, Lines};
 use crate::sets::Sets;
 use crate::sheets::{self, Pace, Sheets};
@@ -214,6 +215,9 @@ impl Older {
         moves: &mut Vec<Move<W>>,
         held: impl Fn(u64) -> bool,
     ) {
+        if self.fresh.is_empty() {
+            return;
+        }
         let mut fresh = std::mem::take(&mut self.fresh);
         let all = fresh.len() < FRESH;
         fresh.retain(|&(_, id, place)| all && lines.get(id).place == place);
@@ -282,6 +286,14 @@ impl Older {
             None => (state.last, self.timeline.newer(state.place) as u32),
         };
         (last, singles, self.sheets.newer(line, last, sums, &mut follow.cuts))
+    }
+
+    /// The front that begins with a line of a sheet, and how many lines go on like that.
+    pub(crate) fn front(&self, sheet: usize, line: u64, hint: &mut Hint) -> (Front, u64) {
+        let (last, place) = self.sheets.time(sheet, line, &mut hint.piece);
+        self.count_singles(place, hint);
+        let (step, lines) = self.sheets.even_from(sheet, line, 1, hint.piece as usize);
+        (Front { line, last, step, sheet, singles: hint.singles }, lines)
     }
 
     /// How many lines of the timeline came later than those of a place there.

@@ -9,7 +9,7 @@ use crate::held::{Entry, HELD};
 use crate::holes::{Holes, Instant};
 use crate::lines::{Id, REGION};
 use crate::simd::Vector;
-use crate::threads::Visit;
+use crate::visit::Visit;
 use crate::{Bucket, Limits, boxed};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -372,33 +372,44 @@ impl<const W: usize> Sharing<W> {
         }
     }
 
-    /// A reference to a line that another stack holds at `there`; here it stands at `own`, or nowhere.
-    pub(crate) fn count_remote(&mut self, bucket: Bucket, there: &Position, own: Option<&Position>, weight: u64) {
-        if own.is_some_and(|own| own.is_above(there)) {
+    /// References to so many lines, each so often, that another stack holds at `there`, each so much `deeper` with one set than the
+    /// one before; here they stand at `own`, or nowhere.
+    pub(crate) fn count_remote(
+        &mut self,
+        bucket: Bucket,
+        (there, deeper, lines): (&Position, u32, u32),
+        own: Option<&Position>,
+        times: u64,
+    ) {
+        let full = |line: u32| there.full.wrapping_add(line.wrapping_mul(deeper));
+        let least = Position { full: full(0).min(full(lines - 1)), ..*there };
+        if own.is_some_and(|own| own.is_above(&least)) {
             return;
         }
         let Limits { max_set_bits, max_ways } = self.limits;
         let (bits, most) = (max_set_bits as usize, max_ways as usize);
         let nearer = |p: u8, d: u8| usize::from(p).min(most) < usize::from(d).min(most);
-        let mut served = 0_u32;
+        let all = times * u64::from(lines);
+        let (mut served, mut served_full) = (0_u32, 0);
         if let Some(remote) = self.tally(Event::Remote, bucket) {
-            if own.is_none_or(|own| there.full < own.full) {
-                remote.full.add(there.full.into(), weight);
+            for full in (0..lines).map(full).filter(|&full| own.is_none_or(|own| full < own.full)) {
+                remote.full.add(full.into(), times);
+                served_full += times;
             }
             for (index, (row, &p)) in remote.sets.iter_mut().zip(&there.by_set[..bits]).enumerate() {
                 if own.is_none_or(|own| nearer(p, own.by_set[index])) {
-                    row[usize::from(p).min(most)] += weight;
+                    row[usize::from(p).min(most)] += all;
                     served |= 1 << index;
                 }
             }
         }
-        let Some(own) = own.filter(|own| served != 0 || there.full < own.full) else { return };
+        let Some(own) = own.filter(|_| served != 0 || served_full > 0) else { return };
         if let Some(tally) = self.tally(Event::Own, bucket) {
-            if there.full < own.full {
-                tally.full.add(own.full.into(), weight);
+            if served_full > 0 {
+                tally.full.add(own.full.into(), served_full);
             }
             for (index, (row, &d)) in tally.sets.iter_mut().zip(&own.by_set[..bits]).enumerate() {
-                row[usize::from(d).min(most)] += if served >> index & 1 != 0 { weight } else { 0 };
+                row[usize::from(d).min(most)] += if served >> index & 1 != 0 { all } else { 0 };
             }
         }
     }

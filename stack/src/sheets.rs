@@ -122,6 +122,8 @@ pub(crate) struct Extent {
 pub(crate) struct Sheets {
     extents: Vec<Extent>,
     pieces: Vec<Pieces>,
+    /// Memory of sheets that are gone.
+    spare: Vec<Vec<Piece>>,
 }
 
 /// The pieces of a sheet, in order. The first may begin before it.
@@ -265,9 +267,14 @@ impl Sheets {
 
     /// From the first line of a sheet on: the time in which `by` come, and how many do at that; 0 if they do not evenly.
     pub(crate) fn even(&self, sheet: usize, by: u64) -> (Time, u64) {
-        let (pieces, extent) = (self.pieces[sheet].get(), &self.extents[sheet]);
-        let lines = pieces.get(1).map_or(extent.end, |next| next.from) - extent.first;
-        pieces[0].pace.step_of(by).map_or((0, 0), |step| (step, lines))
+        self.even_from(sheet, self.extents[sheet].first, by, self.pieces[sheet].first)
+    }
+
+    /// The same from a line on that is in that piece.
+    pub(crate) fn even_from(&self, sheet: usize, line: u64, by: u64, piece: usize) -> (Time, u64) {
+        let pieces = &self.pieces[sheet].all;
+        let end = pieces.get(piece + 1).map_or(self.extents[sheet].end, |next| next.from);
+        pieces[piece].pace.step_of(by).map_or((0, 0), |step| (step, end - line))
     }
 
     /// When a line near the front of a sheet came, one of those of which [`Sheets::even`] says how many there are.
@@ -312,14 +319,19 @@ impl Sheets {
         let Extent { first, end, oldest, newest } = self.extents[sheet];
         if first + 1 == end {
             self.extents.swap_remove(sheet);
-            self.pieces.swap_remove(sheet);
+            let Pieces { mut all, .. } = self.pieces.swap_remove(sheet);
+            all.clear();
+            if self.spare.len() < MOST {
+                self.spare.push(all);
+            }
             return;
         }
         let left = self.time(sheet, line - 1, &mut 0).0;
         self.extents[sheet] = Extent { first, end: line, oldest, newest: left };
         let pieces = &mut self.pieces[sheet];
         if line + 1 < end {
-            let all = pieces.all[pieces.last(&mut 0, |piece| piece.from <= line + 1)..].to_vec();
+            let mut all = self.spare.pop().unwrap_or_default();
+            all.extend_from_slice(&pieces.all[pieces.last(&mut 0, |piece| piece.from <= line + 1)..]);
             self.extents.push(Extent { first: line + 1, end, oldest: all[0].time_of(line + 1), newest });
             self.pieces.push(Pieces { all, first: 0 });
         }
@@ -346,7 +358,9 @@ impl Sheets {
             }
             None => {
                 self.extents.push(Extent { first: lines.start, end: lines.end, oldest: time, newest });
-                self.pieces.push(Pieces { all: vec![piece], first: 0 });
+                let mut all = self.spare.pop().unwrap_or_default();
+                all.push(piece);
+                self.pieces.push(Pieces { all, first: 0 });
             }
         }
     }

@@ -6,22 +6,21 @@
 //! what it is fed before and after. What the batch finds in its own stack and in the others is put together when both is known,
 //! so that the stacks need not wait for each other.
 
-use crate::by_line::Mix;
 use crate::engine::{Asks, Core, Stack, of_width};
-use crate::held::ON_TOP;
+use crate::even::EVEN;
+use crate::held::{Entry, ON_TOP};
+use crate::holes::Instant;
 use crate::item::Charge;
 use crate::lines::Id;
 use crate::newest::NEWEST;
 use crate::sharing::{Event, Known, Position, Shared, Sharing};
 use crate::simd::{self, Task, Vector};
-use crate::sink::Outcome;
+use crate::still::Still;
 use crate::template::Templates;
 use crate::top::Order as _;
-use crate::walk::What;
+use crate::visit::{Common, There, Visit};
 use crate::walking::Follow;
 use crate::{Bucket, Chunk, Went};
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
 impl Stack {
@@ -77,31 +76,22 @@ impl Stack {
     /// are stored are gone. Where they are here.
     pub fn visited(&mut self, lines: &[Common], bucket: Bucket) -> There {
         of_width!(&mut self.core, core => {
-            core.older.look(lines.len());
+            core.older.look(Common::count(lines) as usize);
             core.be_in_time(1, self.instructions);
-        });
-        let here = of_width!(&mut self.core, core => simd::run(PassOn { core, lines }, self.instructions));
-        let mut found = There { least: Vec::with_capacity(lines.len()), taken: Vec::new() };
-        for (common, here) in lines.iter().zip(here) {
-            found.least.push(here.as_ref().map(|here| here.position));
-            if let Some(here) = here.filter(|_| common.stored) {
-                let line = common.line;
-                of_width!(&mut self.core, core => core.be_in_time(1, self.instructions));
-                of_width!(&mut self.core, core => simd::run(TakeAway { core, line, here: &here, bucket }, self.instructions));
-                found.taken.push(here.position);
+            let (mut there, stored) = simd::run(PassOn { core, lines }, self.instructions);
+            for (line, here) in stored {
+                core.be_in_time(1, self.instructions);
+                simd::run(TakeAway { core, line, here: &here, bucket }, self.instructions);
+                there.taken.push(here.position);
             }
-        }
-        found
+            there
+        })
     }
 
     /// Counts what became of a batch that was fed and that visited all other stacks.
     pub fn end_visit(&mut self, visit: Visit, found: &There, bucket: Bucket) {
         of_width!(&mut self.core, core => if let Some(sharing) = &mut core.sharing {
-            for own in &visit.own {
-                if let Some(there) = &found.least[own.common as usize] {
-                    sharing.count_remote(bucket, there, own.distance.as_ref(), own.times.into());
-                }
-            }
+            visit.count(found, bucket, sharing);
             found.taken.iter().for_each(|position| sharing.count(Event::Sent, bucket, position, 1));
             if sharing.visits.len() < SPARE {
                 sharing.visits.push(visit);
@@ -114,125 +104,6 @@ impl Stack {
 const AHEAD: usize = 6;
 /// Visits whose memory is kept for others.
 const SPARE: usize = 2;
-
-/// A line of a batch that other stacks may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Common {
-    /// Its number.
-    pub line: u64,
-    /// Whether the batch stores it.
-    pub stored: bool,
-}
-
-/// What a batch finds in the stacks of others.
-#[derive(Clone, Debug)]
-pub struct There {
-    /// By line, in the order in which they were given: the least position.
-    least: Vec<Option<Position>>,
-    /// Positions of those that were taken away.
-    taken: Vec<Position>,
-}
-
-impl There {
-    /// Of so many lines, in no stack.
-    #[must_use]
-    pub fn none(lines: usize) -> Self {
-        Self { least: vec![None; lines], taken: Vec::new() }
-    }
-
-    /// In this stack, too.
-    pub fn add(&mut self, more: Self) {
-        for (there, more) in self.least.iter_mut().zip(more.least) {
-            *there = there.map_or(more, |there| Some(more.map_or(there, |more| there.min(&more))));
-        }
-        self.taken.extend(more.taken);
-    }
-}
-
-/// What becomes of a batch in its own stack, as far as that matters for what it finds in others.
-#[derive(Clone, Debug, Default)]
-pub struct Visit {
-    /// Lines in order, and whether others may still hold each.
-    lines: Vec<(u64, bool)>,
-    /// Their numbers there, once they are asked for one by one.
-    known: HashMap<u64, u32, BuildHasherDefault<Mix>>,
-    own: Vec<Own>,
-}
-
-/// What became of references to a line that others may hold.
-#[derive(Clone, Copy, Debug)]
-struct Own {
-    /// Which of the lines.
-    common: u32,
-    times: u32,
-    /// Where it was; `None`: it was not here.
-    distance: Option<Position>,
-}
-
-impl Visit {
-    /// The same memory, for a batch that references these lines.
-    fn begun(mut self, lines: &[Common]) -> Self {
-        debug_assert!(lines.is_sorted_by_key(|common| common.line), "in order");
-        self.lines.clear();
-        self.lines.extend(lines.iter().map(|common| (common.line, true)));
-        self.known.clear();
-        self.own.clear();
-        self
-    }
-
-    /// The number of a line that others may hold, and do no more if it is `stored`.
-    pub(crate) fn common(&mut self, line: u64, stored: bool) -> Option<u32> {
-        if self.known.is_empty() {
-            self.known.extend(self.lines.iter().zip(0..).map(|(&(line, _), number)| (line, number)));
-        }
-        let number = *self.known.get(&line)?;
-        self.ask(number, stored)
-    }
-
-    /// The same by its number.
-    fn ask(&mut self, number: u32, stored: bool) -> Option<u32> {
-        let held = &mut self.lines[number as usize].1;
-        let asked = *held;
-        *held &= !stored;
-        asked.then_some(number)
-    }
-
-    /// Whether others may hold some of these lines.
-    fn is_asked(&self, strands: &[Range<u64>]) -> bool {
-        strands.iter().any(|strand| self.place(strand.start) != self.place(strand.end))
-    }
-
-    /// How many of its lines come before one.
-    fn place(&self, line: u64) -> usize {
-        self.lines.partition_point(|&(other, _)| other < line)
-    }
-
-    /// A loop walked over a line: its first reference found it so far down, if it was here, and what follows is the same for
-    /// all such lines. `near` is where the last one was found.
-    #[inline(always)]
-    pub(crate) fn walked(&mut self, line: u64, what: &What, here: Option<Position>, near: &mut usize) {
-        let is_here = |at: usize| self.lines.get(at).is_some_and(|&(other, _)| other == line);
-        *near = if is_here(*near + 1) { *near + 1 } else { self.place(line) };
-        let Some(common) = is_here(*near).then(|| self.ask(*near as u32, what.stores())).flatten() else { return };
-        self.add(common, 1, here);
-        what.runs.iter().for_each(|&(times, distance)| self.add(common, times, Some(distance)));
-    }
-
-    /// So many references to a line found it there, or nowhere.
-    fn add(&mut self, common: u32, times: u32, distance: Option<Position>) {
-        // Nothing is above what is on top.
-        if distance.is_none_or(|distance| distance.full > 0) {
-            self.own.push(Own { common, times, distance });
-        }
-    }
-
-    /// What became of references to the line of that number.
-    pub(crate) fn became(&mut self, outcome: &Outcome) {
-        let own = !outcome.cold && !outcome.lost;
-        let distance = own.then_some(Position { full: outcome.full, by_set: outcome.by_set });
-        self.add(outcome.site, outcome.times, distance);
-    }
-}
 
 struct Find<'a, const W: usize> {
     core: &'a Core<W>,
@@ -272,7 +143,7 @@ struct PassOn<'a, const W: usize> {
 }
 
 impl<const W: usize> Task for PassOn<'_, W> {
-    type Answer = Vec<Option<Here>>;
+    type Answer = (There, Vec<(u64, Here)>);
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
@@ -282,11 +153,18 @@ impl<const W: usize> Task for PassOn<'_, W> {
 
 /// A line that is here. That stays right while the stack stands still, and when it loses other lines: each leaves a hole.
 #[derive(Debug)]
-struct Here {
-    held: Option<u16>,
-    id: u32,
-    position: Position,
-    last: u64,
+pub(crate) struct Here {
+    pub(crate) held: Option<Entry>,
+    pub(crate) id: Id,
+    pub(crate) position: Position,
+    pub(crate) last: Instant,
+}
+
+/// A line that is asked for by itself.
+struct Single {
+    line: u64,
+    id: Option<Id>,
+    stored: bool,
 }
 
 impl<const W: usize> Core<W> {
@@ -316,26 +194,57 @@ impl<const W: usize> Core<W> {
         }
     }
 
+    /// Where lines are, which are clean from now on; and those of them that are here and are to be taken away.
     #[inline(always)]
-    fn pass_on<V: Vector>(&mut self, lines: &[Common]) -> Vec<Option<Here>> {
-        let mut ids = Vec::with_capacity(lines.len());
-        for &Common { line, .. } in lines {
-            let id = self.lines.find(line);
-            id.into_iter().for_each(|id| self.prefetch::<V>(id));
-            ids.push(id);
-        }
-        let (mut found, mut follow) = (Vec::with_capacity(lines.len()), self.follow());
-        for (at, (common, &id)) in lines.iter().zip(&ids).enumerate() {
-            if let (Some(next), Some(&Some(id))) = (lines.get(at + AHEAD), ids.get(at + AHEAD)) {
-                self.prefetch_depth::<V>(next.line, id);
+    fn pass_on<V: Vector>(&mut self, lines: &[Common]) -> (There, Vec<(u64, Here)>) {
+        let mut asked = (There::new(), Vec::new());
+        let (mut singles, mut still) = (Vec::new(), Still::new(self.follow()));
+        for Common { lines, stored } in lines {
+            let (mut lines, stored) = (lines.clone(), *stored);
+            let (mut look, mut pause) = (lines.start, EVEN);
+            while !lines.is_empty() {
+                let line = lines.start;
+                if !stored && line >= look && lines.end - line >= EVEN {
+                    let stand = self.stand::<V>(&lines, &mut still);
+                    if stand > 0 {
+                        self.pass_on_singles::<V>(&mut singles, &mut asked, &mut still.follow);
+                        self.pass_on_evenly::<V>(line..line + stand, &mut asked.0, &mut still);
+                        lines.start += stand;
+                        (look, pause) = (lines.start, EVEN);
+                        continue;
+                    }
+                    (look, pause) = (line + pause, 2 * pause);
+                }
+                let id = self.lines.find(line);
+                id.into_iter().for_each(|id| self.prefetch::<V>(id));
+                singles.push(Single { line, id, stored });
+                lines.start += 1;
             }
-            let here = id.and_then(|id| self.find::<V>(common.line, id, &mut follow));
-            if let Some(here) = &here {
-                self.clean::<V>(here);
-            }
-            found.push(here);
         }
-        found
+        self.pass_on_singles::<V>(&mut singles, &mut asked, &mut still.follow);
+        asked
+    }
+
+    /// The same of lines each by itself.
+    #[inline(always)]
+    fn pass_on_singles<V: Vector>(
+        &mut self,
+        singles: &mut Vec<Single>,
+        (there, stored): &mut (There, Vec<(u64, Here)>),
+        follow: &mut Follow,
+    ) {
+        for (at, single) in singles.iter().enumerate() {
+            if let Some(&Single { line, id: Some(id), .. }) = singles.get(at + AHEAD) {
+                self.prefetch_depth::<V>(line, id);
+            }
+            let here = single.id.and_then(|id| self.find::<V>(single.line, id, follow));
+            there.push(1, here.as_ref().map(|here| here.position), 0);
+            if let Some(here) = here {
+                self.clean::<V>(&here);
+                stored.extend(single.stored.then_some((single.line, here)));
+            }
+        }
+        singles.clear();
     }
 
     #[inline(always)]
@@ -352,7 +261,7 @@ impl<const W: usize> Core<W> {
     }
 
     #[inline(always)]
-    fn find<V: Vector>(&self, line: u64, id: Id, follow: &mut Follow) -> Option<Here> {
+    pub(crate) fn find<V: Vector>(&self, line: u64, id: Id, follow: &mut Follow) -> Option<Here> {
         let sharing = self.sharing.as_ref()?;
         let held = self.tiers.held.find(line);
         let last = match (held, sharing.known(id)) {
@@ -391,7 +300,7 @@ impl<const W: usize> Core<W> {
 
     /// A line passes its dirt on.
     #[inline(always)]
-    fn clean<V: Vector>(&mut self, here: &Here) {
+    pub(crate) fn clean<V: Vector>(&mut self, here: &Here) {
         let state = self.state::<V>(here.held, here.id);
         let Some((charged, _)) = state.dirty.get() else { return };
         if let Some(entry) = here.held {

@@ -10,8 +10,8 @@ use crate::older::{Hint, Time};
 use crate::runs::Run;
 use crate::sheets::{self, Pace, add_congruent, cut_off};
 use crate::simd::{self, Instructions, Task, Vector};
-use crate::threads::Visit;
 use crate::top::Order as _;
+use crate::visit::Visit;
 use crate::walk::{First, Moves, Periodic, Spot, Walk, Walked};
 use crate::{Bucket, Went};
 use std::ops::Range;
@@ -330,21 +330,23 @@ impl<const W: usize> Core<W> {
 
     /// If some lines of strands were taken away, or holes are above them, how many come before, along any of the strands.
     fn disturbed(&mut self, strands: &[Range<u64>]) -> Option<u64> {
-        let Self { sharing, lines, tiers, .. } = self;
-        let sharing = sharing.as_mut().filter(|sharing| !sharing.is_whole())?;
-        sharing.holes.look();
-        let held = |line: u64| tiers.held.find(line).map(|entry| sharing.held(entry));
+        self.sharing.as_ref().filter(|sharing| !sharing.is_whole())?;
+        let oldest = strands.iter().filter_map(|strand| self.oldest(strand)).min().unwrap_or(Instant::MAX);
+        let sharing = self.sharing.as_mut()?;
+        if sharing.holes.may_be_above(oldest) {
+            sharing.holes.look(oldest);
+        }
+        let core = &*self;
+        let sharing = core.sharing.as_ref()?;
+        let held = |line: u64| core.tiers.held.find(line).map(|entry| sharing.held(entry));
         let is_disturbed = |&line: &u64| {
             // What is known of a line that is held is of before.
-            let last = held(line).or_else(|| sharing.last(lines.find(line)));
+            let last = held(line).or_else(|| sharing.last(core.lines.find(line)));
             last.is_none_or(|last| sharing.holes.are_above(line, last))
         };
         let first = |strand: &Range<u64>| {
             // Where one was taken away all are looked at.
-            let oldest = lines
-                .all_ids(strand.clone())
-                .try_fold(Instant::MAX, |oldest, ids| Some(oldest.min(sharing.oldest(ids)?)));
-            let found = match (oldest, sharing.holes.few()) {
+            let found = match (core.oldest(strand), sharing.holes.few()) {
                 (Some(oldest), _) if !sharing.holes.may_be_above(oldest) => None,
                 (Some(oldest), Some(few)) => {
                     few.iter().filter_map(|few| few.lines(strand, oldest).find(is_disturbed)).min()
@@ -354,6 +356,27 @@ impl<const W: usize> Core<W> {
             Some(found? - strand.start)
         };
         strands.iter().filter_map(first).min()
+    }
+
+    /// When the first of some lines was last referenced, as [`Sharing::oldest`].
+    fn oldest(&self, lines: &Range<u64>) -> Option<Instant> {
+        let (sharing, sheets) = (self.sharing.as_ref()?, &self.older.sheets);
+        let (mut line, mut oldest, mut near) = (lines.start, Instant::MAX, 0);
+        while line < lines.end {
+            if let Some(sheet) = sheets.find_near(line, &mut near) {
+                // Each line of a sheet is more recent than the one before it.
+                oldest = oldest.min(sharing.last(self.lines.find(line))?);
+                line = sheets.extents()[sheet].end;
+                continue;
+            }
+            let next = sheets.extents().iter().map(|extent| extent.first).filter(|&first| first > line).min();
+            let others = line..next.unwrap_or(lines.end).min(lines.end);
+            line = others.end;
+            for ids in self.lines.all_ids(others) {
+                oldest = oldest.min(sharing.oldest(ids)?);
+            }
+        }
+        Some(oldest)
     }
 
     /// Whether a loop may walk now.
@@ -412,7 +435,8 @@ impl<const W: usize> Core<W> {
 
     /// All lines of the upper tiers go to the older one, in their order.
     fn lower(&mut self) {
-        let entries: Vec<_> = self.tiers.oldest_first().collect();
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.extend(self.tiers.oldest_first());
         if let Some(sharing) = &mut self.sharing {
             sharing.cut();
             entries.iter().for_each(|&entry| sharing.note(self.ids[usize::from(entry)], sharing.held(entry)));
@@ -438,5 +462,7 @@ impl<const W: usize> Core<W> {
         }
         self.older.forget_fresh();
         self.tiers.clear();
+        entries.clear();
+        self.entries = entries;
     }
 }

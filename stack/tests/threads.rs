@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 fn common(references: &[Reference]) -> Vec<Common> {
     let mut lines = BTreeMap::new();
     references.iter().for_each(|one| *lines.entry(one.line()).or_default() |= one.is_store());
-    lines.into_iter().map(|(line, stored)| Common { line, stored }).collect()
+    lines.into_iter().map(|(line, stored)| Common { lines: line..line + 1, stored }).collect()
 }
 
 /// From the top.
@@ -203,7 +203,7 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
             let mut visit = mine.begin_visit(&lines);
             // Before its own stack has the batch, or after.
             let there = |beside: &mut [&mut Stack]| {
-                let mut all = There::none(lines.len());
+                let mut all = There::none(&lines);
                 beside.iter_mut().for_each(|other| all.add(other.visited(&lines, Bucket(*bucket))));
                 all
             };
@@ -374,7 +374,7 @@ fn a_table_that_nobody_writes_is_never_taken_away() {
     for round in 0..8 {
         let (mine, others) = stacks.split_first_mut().unwrap();
         let chunk = Chunk { references: &table, ..Chunk::default() };
-        let (mut visit, mut found) = (mine.begin_visit(&lines), There::none(lines.len()));
+        let (mut visit, mut found) = (mine.begin_visit(&lines), There::none(&lines));
         mine.feed_beside(chunk, Bucket::FIRST, &mut visit);
         others.iter_mut().for_each(|other| found.add(other.visited(&lines, Bucket::FIRST)));
         mine.end_visit(visit, &found, Bucket::FIRST);
