@@ -53,9 +53,6 @@ impl Record<'_> {
 
 /// Courses that are looked at together, at most.
 const TOGETHER: usize = 32;
-/// Shorter strides leave no line out, so that nothing is gained.
-const LONG: i64 = 64;
-
 /// Courses as one that fill each other's gaps, as where a loop was unrolled: each the first one, how far the next one is from it,
 /// and how many there are so far.
 #[derive(Default)]
@@ -65,7 +62,7 @@ impl Gathered {
     /// Takes one more, or gives it on.
     #[inline(always)]
     fn add(&mut self, course: Course, take: &mut impl FnMut(Course)) {
-        if course.stride <= LONG {
+        if course.stride <= course.first.size as i64 {
             return take(course);
         }
         let (stride, address) = (course.stride as u64, course.first.address);
@@ -147,6 +144,19 @@ impl Course {
         // Without gaps.
         let ends = (!numbers.is_empty()).then(|| [from(numbers.start), from(numbers.end - 1)]);
         (ends.map_or(0, |[one, other]| bits(one.min(other), one.max(other) + size)), times)
+    }
+
+    /// Whether it goes on as before some of these bytes, and behind them.
+    #[inline]
+    pub(crate) fn is_beyond(&self, bytes: &Range<u64>) -> bool {
+        let Access { address, size, .. } = self.first;
+        let last = address.wrapping_add_signed(self.stride.wrapping_mul((self.times - 1) as i64));
+        address.min(last) + size <= bytes.start && address.max(last) >= bytes.end
+    }
+
+    /// Whether it touches all lines of that length alike, but for those at its ends.
+    pub(crate) fn is_alike(&self, line_bytes: u64) -> bool {
+        self.stride != 0 && line_bytes.is_multiple_of(self.stride.unsigned_abs())
     }
 
     /// Which accesses touch some of these bytes, the first one for all that do not move on.

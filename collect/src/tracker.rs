@@ -30,6 +30,8 @@ pub(crate) struct Tracker {
     lines: HashMap<u64, Line, FixedState>,
     /// By the lowest bits of their numbers: others than these are not followed.
     may_be: Box<[u64]>,
+    /// Of the last accesses that came to a whole line: which bytes of each such line, and how many do.
+    inner: Option<(Course, (u64, u64))>,
     misses: u64,
     dropped_lines: u64,
     dropped_accesses: u64,
@@ -104,7 +106,8 @@ impl Tracker {
     /// For lines of `1 << shift` bytes, so many at most.
     pub(crate) fn new(shift: u32, most: usize) -> Self {
         let may_be = vec![0; MAY_BE / 64].into_boxed_slice();
-        Self { shift, most, lines: HashMap::default(), may_be, misses: 0, dropped_lines: 0, dropped_accesses: 0 }
+        let (lines, inner) = (HashMap::default(), None);
+        Self { shift, most, lines, may_be, inner, misses: 0, dropped_lines: 0, dropped_accesses: 0 }
     }
 
     /// A slot used a line before others did, and perhaps stored it, at a place.
@@ -154,8 +157,15 @@ impl Tracker {
     #[inline(never)]
     pub(crate) fn access_line(&mut self, number: u64, slot: u32, course: Course) {
         let Some(line) = self.lines.get_mut(&number) else { return };
-        let begin = number << self.shift;
-        let (bytes, times) = course.on(begin..begin + (1 << self.shift), self.shift.saturating_sub(6));
+        let (bytes, unit) = (number << self.shift..(number + 1) << self.shift, self.shift.saturating_sub(6));
+        let (bytes, times) = match self.inner.filter(|(known, _)| *known == course && course.is_beyond(&bytes)) {
+            Some((_, on)) => on,
+            None => {
+                let on = course.on(bytes.clone(), unit);
+                self.inner = (course.is_alike(1 << self.shift) && course.is_beyond(&bytes)).then_some((course, on));
+                on
+            }
+        };
         self.misses += u64::from(line.access(slot, course.first.store, bytes, course.item.0, times));
     }
 

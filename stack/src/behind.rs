@@ -12,7 +12,7 @@ use crate::counts::{Buckets, Counts};
 use crate::engine::{Core, Stack, Width, of_width};
 use crate::held::Since;
 use crate::item::Charge;
-use crate::lines::{Id, REGION, REGION_BITS};
+use crate::lines::{Id, Ids, Part, REGION, REGION_BITS};
 use crate::older::Move;
 use crate::repeats::{Combination, Kind};
 use crate::runs::{COLD, Close, Fetch, LOST, STORE, charge, first, kind};
@@ -34,6 +34,8 @@ const SPARE: usize = 16;
 const SLACK: usize = 1 << 19;
 /// States that are fetched ahead.
 const AHEAD: usize = 8;
+/// So few are looked at and set one by one.
+const FEW: u32 = 16;
 
 /// What a batch leaves.
 #[derive(Clone, Debug)]
@@ -161,6 +163,56 @@ impl<const W: usize> States<W> {
     #[cold]
     fn grow(&mut self, last: usize) {
         self.0.resize_with(last + 1, || vec![State::NEW; REGION].into_boxed_slice());
+    }
+
+    /// How many of these lines, from the first one on, are in a state for which that holds.
+    #[inline(always)]
+    fn count(&self, mut ids: Ids, holds: impl Fn(&State<W>) -> bool) -> u32 {
+        let mut count = 0;
+        while let Some(Part { region, places, step, lines }) = ids.next_part() {
+            let found = match self.0.get(region).map(|region| &region[places]) {
+                Some(states) if step == 1 => states.iter().take_while(|state| holds(state)).count(),
+                Some(states) => states.iter().step_by(step).take_while(|state| holds(state)).count(),
+                None => {
+                    if holds(&State::NEW) {
+                        lines as usize
+                    } else {
+                        0
+                    }
+                }
+            };
+            count += found as u32;
+            if found < lines as usize {
+                break;
+            }
+        }
+        count
+    }
+
+    #[inline(never)]
+    fn count_clean(&self, ids: Ids) -> u32 {
+        self.count(ids, |state| state.dirty == Charge::NONE)
+    }
+
+    #[inline(never)]
+    fn count_same(&self, ids: Ids, as_that: &State<W>) -> u32 {
+        self.count(ids, |state| state == as_that)
+    }
+
+    /// That is the state of these lines from now on.
+    #[inline(never)]
+    fn fill(&mut self, mut ids: Ids, state: &State<W>) {
+        while let Some(Part { region, places, step, .. }) = ids.next_part() {
+            if region >= self.0.len() {
+                self.grow(region);
+            }
+            let states = &mut self.0[region][places];
+            if step == 1 {
+                states.fill(*state);
+            } else {
+                states.iter_mut().step_by(step).for_each(|one| *one = *state);
+            }
+        }
     }
 
     #[inline(always)]
@@ -328,16 +380,22 @@ impl<const W: usize> Behind<W> {
                 }
             }
             let (mut done, stores) = (0, what.stores());
+            let ids = Ids { first: line.id, step: line.id_step, count: line.lines };
             while done < line.lines {
-                let before = self.states.get(line.id(done));
-                let first = done;
+                let before = self.states.get(ids.number(done));
+                let (first, many) = (done, line.lines - done > FEW);
                 done += 1;
                 // Nothing of a clean line matters until it is stored.
                 if before.dirty == Charge::NONE && !stores {
+                    done += if many { self.states.count_clean(ids.beyond(done)) } else { 0 };
                     continue;
                 }
-                while done < line.lines && self.states.get(line.id(done)) == before {
-                    done += 1;
+                if many {
+                    done += self.states.count_same(ids.beyond(done), &before);
+                } else {
+                    while done < line.lines && self.states.get(ids.number(done)) == before {
+                        done += 1;
+                    }
                 }
                 let mut state = before;
                 if !line.is_cold {
@@ -370,7 +428,11 @@ impl<const W: usize> Behind<W> {
                     }
                     state.raise::<V>(again.after.full, again.after.by_set());
                 }
-                (first..done).for_each(|number| *self.states.get_mut(line.id(number)) = state);
+                if many {
+                    self.states.fill(Ids { count: done, ..ids }.beyond(first), &state);
+                } else {
+                    (first..done).for_each(|number| *self.states.get_mut(ids.number(number)) = state);
+                }
             }
         }
         if let Some(counts) = counts {

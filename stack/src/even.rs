@@ -175,12 +175,24 @@ impl<const W: usize> Above<W> {
 /// Of lines that have these, each `by` of them 1 + an id: the first one, how far the next one is from it, and how many go on like
 /// that.
 #[inline(always)]
-fn even_ids(ids: &[Id], by: usize) -> (Id, Id, u32) {
+pub(crate) fn even_ids(ids: &[Id], by: usize) -> (Id, Id, u32) {
+    /// So many are looked at together.
+    const SOME: usize = 16;
     let first = ids[0];
     let step = ids.get(by).map_or(0, |next| next.wrapping_sub(first));
-    let all = ids.iter().step_by(by);
-    let lines = all.zip(0..).take_while(|&(&id, number)| id == first.wrapping_add(step.wrapping_mul(number))).count();
-    (first - 1, step, lines as u32)
+    let is_next = |(&id, number): (&Id, u32)| id == first.wrapping_add(step.wrapping_mul(number));
+    let mut lines = 0;
+    if by == 1 && ids.len() >= 2 * SOME {
+        for some in ids.as_chunks::<SOME>().0 {
+            if !some.iter().zip(lines..).fold(true, |all, next| all & is_next(next)) {
+                break;
+            }
+            lines += SOME as u32;
+        }
+    }
+    let rest = ids[lines as usize * by..].iter().step_by(by);
+    lines += rest.zip(lines..).take_while(|&next| is_next(next)).count() as u32;
+    (first - 1, step, lines)
 }
 
 impl<const W: usize> Walking<'_, W> {

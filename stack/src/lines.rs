@@ -15,6 +15,52 @@ pub(crate) const REGION: usize = 1 << REGION_BITS;
 /// A line's number among all lines seen.
 pub(crate) type Id = u32;
 
+/// Ids that are as far from each other, modulo 2^32.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ids {
+    pub(crate) first: Id,
+    pub(crate) step: Id,
+    pub(crate) count: u32,
+}
+
+/// So many of them, in a region: where, each `step` behind the one before.
+pub(crate) struct Part {
+    pub(crate) region: usize,
+    pub(crate) places: Range<usize>,
+    pub(crate) step: usize,
+    pub(crate) lines: u32,
+}
+
+impl Ids {
+    /// The one of that number.
+    #[inline(always)]
+    pub(crate) fn number(self, number: u32) -> Id {
+        self.first.wrapping_add(self.step.wrapping_mul(number))
+    }
+
+    /// Without the first ones.
+    #[inline(always)]
+    pub(crate) fn beyond(self, count: u32) -> Self {
+        Self { first: self.number(count), count: self.count - count, ..self }
+    }
+
+    /// Takes the first ones, as far as they are in one region and go up.
+    #[inline(always)]
+    pub(crate) fn next_part(&mut self) -> Option<Part> {
+        let (region, from) = ((self.first >> REGION_BITS) as usize, self.first % REGION as Id);
+        let left = REGION as Id - from;
+        let lines = match self.step {
+            1 => left,
+            0 | 0x400.. => 1,
+            step => left.div_ceil(step),
+        };
+        let lines = lines.min(self.count);
+        let last = from + self.step.wrapping_mul(lines.checked_sub(1)?);
+        *self = self.beyond(lines);
+        Some(Part { region, places: from as usize..last as usize + 1, step: (self.step as usize).max(1), lines })
+    }
+}
+
 /// Where a line is in the older tier. All zero: never there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {

@@ -50,7 +50,12 @@ struct Kept {
     parts: usize,
     /// Whether there ever was anything in `back`.
     has_back: bool,
+    /// By page of `front`, if it has many: whether nothing was ever put there.
+    fresh: Vec<bool>,
 }
+
+/// Parts of a page of the system.
+const PAGE: usize = 4096 / size_of::<Part>();
 
 /// In which order sets stand: those that make up one of a smaller number of sets are neighbours.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +96,9 @@ struct Parts {
 
 impl Parts {
     fn new(len: usize) -> Self {
-        let stamps = vec![0; (len + 1) * PART];
-        let line = size_of::<Part>();
+        // On pages of their own, too, where they have many.
+        let line = if len > PAGE { PAGE * size_of::<Part>() } else { size_of::<Part>() };
+        let stamps = vec![0; len * PART + line / size_of::<Time>()];
         let first = (line - stamps.as_ptr().addr() % line) % line / size_of::<Time>();
         Self { stamps, first, len }
     }
@@ -127,7 +133,8 @@ impl Sets {
         while bits > 0 {
             let next = if bits <= LEAST { 0 } else { bits - EVERY };
             let (front, back) = (Parts::new(1 << bits), Parts::new(parts << bits));
-            kept.push(Kept { order: Order::new(bits, next + 1), front, back, parts, has_back: false });
+            let fresh = if bits > CACHED { vec![true; (1 << bits) / PAGE] } else { Vec::new() };
+            kept.push(Kept { order: Order::new(bits, next + 1), front, back, parts, has_back: false, fresh });
             bits = next;
         }
         Self { kept }
@@ -311,10 +318,20 @@ impl Kept {
             }
             if step.now != 0 {
                 let place = order.place(step.down);
+                if order.bits > CACHED && std::mem::take(&mut self.fresh[place / PAGE]) {
+                    begin(&mut front[place]);
+                }
                 self.has_back |= put::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.now);
             }
         }
     }
+}
+
+/// Stores to a part that has nothing before anybody loads from there: its page is made at once then, and not a page of zeros first
+/// that all other processors have to forget.
+#[cold]
+fn begin(part: &mut Part) {
+    *std::hint::black_box(part) = [0; PART];
 }
 
 /// Takes the stamp `last` out of a set if it is there; returns how many are later.

@@ -5,9 +5,10 @@
 use crate::by_line::Mix;
 use crate::counts::{Binned, Bins, Buckets};
 use crate::digest::Digesting;
+use crate::even::even_ids;
 use crate::held::{Entry, HELD};
 use crate::holes::{Holes, Instant};
-use crate::lines::{Id, REGION};
+use crate::lines::{Id, Ids, Part, REGION};
 use crate::simd::Vector;
 use crate::visit::Visit;
 use crate::{Bucket, Limits, boxed};
@@ -319,9 +320,20 @@ impl<const W: usize> Sharing<W> {
         (newest != LOST).then_some(oldest)
     }
 
-    /// A loop walked over lines, of which these are 1 + the ids: when they were last referenced.
-    pub(crate) fn note_all(&mut self, ids: &[Id], at: impl Iterator<Item = Instant>) {
-        ids.iter().zip(at).for_each(|(&id, at)| self.note(id - 1, at));
+    /// A loop walked over lines, of which these are 1 + the ids: when each was last referenced.
+    #[inline(always)]
+    pub(crate) fn note_all(&mut self, ids: &[Id], at: impl Fn(u32) -> Instant) {
+        let mut done = 0;
+        while let Some(rest) = ids.get(done as usize..).filter(|rest| !rest.is_empty()) {
+            let (first, step, count) = even_ids(rest, 1);
+            let mut ids = Ids { first, step, count };
+            while let Some(Part { region, places, step, lines }) = ids.next_part() {
+                self.note((region * REGION + places.start) as Id, at(done));
+                let noted = self.lines[region][places].iter_mut().step_by(step);
+                noted.zip(done..).for_each(|(last, number)| *last = at(number));
+                done += lines;
+            }
+        }
     }
 
     /// When lines are referenced that come next, and so many of them are.

@@ -25,6 +25,9 @@ impl Common {
     }
 }
 
+/// So many numbers are found by one place.
+const EACH: usize = 8;
+
 /// What a batch finds in the stacks of others.
 #[derive(Clone, Debug)]
 pub struct There {
@@ -111,14 +114,19 @@ impl There {
         }
     }
 
-    /// Where the line of a number is, and others behind it; `near` is where the last one was.
-    fn stand(&self, number: u32, near: &mut usize) -> Option<&Stand> {
-        let is_in = |at: usize| self.least.get(at).is_some_and(|stand| stand.numbers.contains(&number));
-        if !is_in(*near) {
-            let next = *near + 1;
-            *near = if is_in(next) { next } else { self.least.partition_point(|stand| stand.numbers.end <= number) };
+    /// Of each [`EACH`]th number, where in `least` it is.
+    fn places(&self) -> Vec<u32> {
+        let mut places = Vec::new();
+        for (stand, at) in self.least.iter().zip(0..) {
+            places.resize((stand.numbers.end as usize).div_ceil(EACH), at);
         }
-        self.least.get(*near)
+        places
+    }
+
+    /// Where the line of a number is, and others behind it.
+    fn stand(&self, number: u32, places: &[u32]) -> Option<&Stand> {
+        let from = *places.get(number as usize / EACH)? as usize;
+        self.least[from..].iter().find(|stand| number < stand.numbers.end)
     }
 
     /// By line, in order: the least position. For tests.
@@ -286,12 +294,12 @@ impl Visit {
 
     /// Counts what others could have served.
     pub(crate) fn count<const W: usize>(&self, there: &There, bucket: Bucket, sharing: &mut Sharing<W>) {
-        let mut near = 0;
+        let places = there.places();
         for own in &self.own {
             let mut done = 0;
             while done < own.lines {
                 let number = own.first + done * own.step;
-                let Some(stand) = there.stand(number, &mut near) else { break };
+                let Some(stand) = there.stand(number, &places) else { break };
                 let lines = (stand.numbers.end - number).div_ceil(own.step).min(own.lines - done);
                 done += lines;
                 let Some(position) = &stand.position else { continue };

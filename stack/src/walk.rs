@@ -229,12 +229,6 @@ pub(crate) struct Walked<const W: usize> {
 }
 
 impl<const W: usize> Walked<W> {
-    /// The id of one of them.
-    #[inline(always)]
-    pub(crate) fn id(&self, number: u32) -> Id {
-        self.id.wrapping_add(self.id_step.wrapping_mul(number))
-    }
-
     /// Which of these strands the line is in, and its number.
     pub(crate) fn place(&self, strands: &[Range<u64>]) -> Option<(usize, u64)> {
         let from = |strand: &Range<u64>| u64::from(self.line.wrapping_sub(strand.start as u32));

@@ -257,7 +257,7 @@ impl<const W: usize> Walking<'_, W> {
             let mut done = 0;
             while done < len {
                 let ids = known.ids(line + done..line + len);
-                sharing.note_all(ids, (done as u32..).map(|line| begin + number + pace.time(line) as Instant));
+                sharing.note_all(ids, |line| begin + number + pace.time(done as u32 + line) as Instant);
                 done += ids.len().max(1) as u64;
             }
         };
