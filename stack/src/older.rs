@@ -288,12 +288,18 @@ impl Older {
         (last, singles, self.sheets.newer(line, last, sums, &mut follow.cuts))
     }
 
-    /// The front that begins with a line of a sheet, and how many lines go on like that.
-    pub(crate) fn front(&self, sheet: usize, line: u64, hint: &mut Hint) -> (Front, u64) {
+    /// How many lines of a sheet came at a time where that one did, and for how many lines it goes on like that.
+    pub(crate) fn pace(&self, sheet: usize, line: u64, hint: &mut Hint) -> (u64, u64) {
+        self.sheets.time(sheet, line, &mut hint.piece);
+        self.sheets.pace(sheet, line, hint.piece as usize)
+    }
+
+    /// The front that begins with a line of a sheet, where so many lines come at a time.
+    pub(crate) fn front(&self, sheet: usize, line: u64, by: u64, hint: &mut Hint) -> Front {
         let (last, place) = self.sheets.time(sheet, line, &mut hint.piece);
         self.count_singles(place, hint);
-        let (step, lines) = self.sheets.even_from(sheet, line, 1, hint.piece as usize);
-        (Front { line, last, step, sheet, singles: hint.singles }, lines)
+        let step = self.sheets.step(sheet, by, hint.piece as usize);
+        Front { line, last, step, sheet, singles: hint.singles }
     }
 
     /// How many lines of the timeline came later than those of a place there.

@@ -267,14 +267,20 @@ impl Sheets {
 
     /// From the first line of a sheet on: the time in which `by` come, and how many do at that; 0 if they do not evenly.
     pub(crate) fn even(&self, sheet: usize, by: u64) -> (Time, u64) {
-        self.even_from(sheet, self.extents[sheet].first, by, self.pieces[sheet].first)
+        let (_, lines) = self.pace(sheet, self.extents[sheet].first, self.pieces[sheet].first);
+        self.pieces[sheet].get()[0].pace.step_of(by).map_or((0, 0), |step| (step, lines))
     }
 
-    /// The same from a line on that is in that piece.
-    pub(crate) fn even_from(&self, sheet: usize, line: u64, by: u64, piece: usize) -> (Time, u64) {
+    /// How many lines come at a time in a piece, and how many there are from one of its lines on.
+    pub(crate) fn pace(&self, sheet: usize, line: u64, piece: usize) -> (u64, u64) {
         let pieces = &self.pieces[sheet].all;
         let end = pieces.get(piece + 1).map_or(self.extents[sheet].end, |next| next.from);
-        pieces[piece].pace.step_of(by).map_or((0, 0), |step| (step, end - line))
+        (pieces[piece].pace.lines.into(), end - line)
+    }
+
+    /// The time in which `by` lines of a piece come; 0 if that is not always the same.
+    pub(crate) fn step(&self, sheet: usize, by: u64, piece: usize) -> Time {
+        self.pieces[sheet].all[piece].pace.step_of(by).unwrap_or(0)
     }
 
     /// When a line near the front of a sheet came, one of those of which [`Sheets::even`] says how many there are.

@@ -18,7 +18,7 @@ use crate::simd::{self, Task, Vector};
 use crate::still::Still;
 use crate::template::Templates;
 use crate::top::Order as _;
-use crate::visit::{Common, There, Visit};
+use crate::visit::{Common, Place, There, Visit};
 use crate::walking::Follow;
 use crate::{Bucket, Chunk, Went};
 use std::ops::Range;
@@ -76,7 +76,6 @@ impl Stack {
     /// are stored are gone. Where they are here.
     pub fn visited(&mut self, lines: &[Common], bucket: Bucket) -> There {
         of_width!(&mut self.core, core => {
-            core.older.look(Common::count(lines) as usize);
             core.be_in_time(1, self.instructions);
             let (mut there, stored) = simd::run(PassOn { core, lines }, self.instructions);
             for (line, here) in stored {
@@ -197,7 +196,7 @@ impl<const W: usize> Core<W> {
     /// Where lines are, which are clean from now on; and those of them that are here and are to be taken away.
     #[inline(always)]
     fn pass_on<V: Vector>(&mut self, lines: &[Common]) -> (There, Vec<(u64, Here)>) {
-        let mut asked = (There::new(), Vec::new());
+        let mut asked = (There::default(), Vec::new());
         let (mut singles, mut still) = (Vec::new(), Still::new(self.follow()));
         for Common { lines, stored } in lines {
             let (mut lines, stored) = (lines.clone(), *stored);
@@ -233,12 +232,13 @@ impl<const W: usize> Core<W> {
         (there, stored): &mut (There, Vec<(u64, Here)>),
         follow: &mut Follow,
     ) {
+        self.older.look(singles.len());
         for (at, single) in singles.iter().enumerate() {
             if let Some(&Single { line, id: Some(id), .. }) = singles.get(at + AHEAD) {
                 self.prefetch_depth::<V>(line, id);
             }
             let here = single.id.and_then(|id| self.find::<V>(single.line, id, follow));
-            there.push(1, here.as_ref().map(|here| here.position), 0);
+            there.push(1, &[here.as_ref().map(|here| Place { position: here.position, deeper: 0 })]);
             if let Some(here) = here {
                 self.clean::<V>(&here);
                 stored.extend(single.stored.then_some((single.line, here)));

@@ -29,45 +29,44 @@ impl Common {
 const EACH: usize = 8;
 
 /// What a batch finds in the stacks of others.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct There {
     /// Of all numbers, in order.
-    least: Vec<Stand>,
+    stands: Vec<Stand>,
+    places: Vec<Option<Place>>,
     /// Positions of lines that were taken away.
     pub(crate) taken: Vec<Position>,
 }
 
-/// Where lines are that follow each other.
+/// Lines that follow each other and whose positions go evenly: `by` of them, and the next ones as those.
 #[derive(Clone, Debug)]
 struct Stand {
     numbers: Range<u32>,
-    /// The least position of the first, in no stack: `None`; each that follows is so much deeper with one set, modulo 2^32.
-    position: Option<Position>,
-    deeper: u32,
+    by: u32,
+    /// Where the places of the first ones begin.
+    first: usize,
 }
 
-impl Stand {
-    /// With one set, where the line of a number is, if the first one is at `position`.
-    fn full(&self, position: &Position, number: u32) -> u32 {
-        position.full.wrapping_add((number - self.numbers.start).wrapping_mul(self.deeper))
+/// The least position of a line. The one that comes `by` lines later has the same but for one set, where it is so much deeper, modulo
+/// 2^32.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) position: Position,
+    pub(crate) deeper: u32,
+}
+
+impl Place {
+    /// So many times `by` lines later.
+    pub(crate) fn later(self, times: u32) -> Self {
+        let full = self.position.full.wrapping_add(times.wrapping_mul(self.deeper));
+        Self { position: Position { full, ..self.position }, ..self }
     }
 
-    /// The same of some of its lines.
-    fn part(&self, numbers: Range<u32>) -> Self {
-        let position = self.position.map(|position| Position { full: self.full(&position, numbers.start), ..position });
-        Self { numbers, position, deeper: self.deeper }
-    }
-
-    /// The lesser of both, which are of the same numbers; `None`: not the same one everywhere.
-    fn min(&self, other: &Self) -> Option<Self> {
-        let (Some(mine), Some(others)) = (&self.position, &other.position) else {
-            return Some(if self.position.is_some() { self } else { other }.clone());
-        };
-        let last = self.numbers.end - 1;
-        let [first, last] = [self.numbers.start, last].map(|at| self.full(mine, at) <= other.full(others, at));
-        let least = if first { self } else { other };
-        let position = Some(mine.min(others));
-        (first == last).then(|| Self { position, ..least.clone() })
+    /// The lesser of both, which go on so many times; `None`: not the same one everywhere.
+    fn min(self, other: Self, times: u32) -> Option<Self> {
+        let [first, last] = [0, times].map(|times| self.later(times).position.full <= other.later(times).position.full);
+        let deeper = if first { self.deeper } else { other.deeper };
+        (first == last).then(|| Self { position: self.position.min(&other.position), deeper })
     }
 }
 
@@ -75,64 +74,81 @@ impl There {
     /// Of such lines, in no stack.
     #[must_use]
     pub fn none(lines: &[Common]) -> Self {
-        let mut none = Self { least: Vec::new(), taken: Vec::new() };
-        none.push(Common::count(lines) as u32, None, 0);
+        let mut none = Self::default();
+        none.push(Common::count(lines) as u32, &[None]);
         none
     }
 
-    pub(crate) const fn new() -> Self {
-        Self { least: Vec::new(), taken: Vec::new() }
+    /// So many lines more; places of the first ones, and those that follow go on like that.
+    pub(crate) fn push(&mut self, lines: u32, places: &[Option<Place>]) {
+        let from = self.stands.last().map_or(0, |last| last.numbers.end);
+        if lines > 0 {
+            let (by, first) = (places.len() as u32, self.places.len());
+            self.places.extend(places);
+            self.stands.push(Stand { numbers: from..from + lines, by, first });
+        }
     }
 
-    /// So many lines more: see [`Stand`].
-    pub(crate) fn push(&mut self, lines: u32, position: Option<Position>, deeper: u32) {
-        let from = self.least.last().map_or(0, |last| last.numbers.end);
-        match self.least.last_mut() {
-            _ if lines == 0 => {}
-            Some(last) if last.position.is_none() && position.is_none() => last.numbers.end += lines,
-            _ => self.least.push(Stand { numbers: from..from + lines, position, deeper }),
-        }
+    /// The place of the line of a number.
+    fn place(&self, stand: &Stand, number: u32) -> Option<Place> {
+        let behind = number - stand.numbers.start;
+        let place = self.places[stand.first + (behind % stand.by) as usize]?;
+        Some(if behind < stand.by { place } else { place.later(behind / stand.by) })
     }
 
     /// In this stack, too.
     pub fn add(&mut self, more: Self) {
-        self.taken.extend(more.taken);
-        let (mine, others) = (std::mem::take(&mut self.least), more.least);
-        let (mut mine, mut others) = (mine.iter().peekable(), others.iter().peekable());
+        self.taken.extend(&more.taken);
+        if matches!(self.places[..], [None]) {
+            (self.stands, self.places) = (more.stands, more.places);
+            return;
+        }
+        let mut least = Self { taken: std::mem::take(&mut self.taken), ..Self::default() };
+        let (mut mine, mut others) = (self.stands.iter().peekable(), more.stands.iter().peekable());
         while let (Some(one), Some(other)) = (mine.peek(), others.peek()) {
-            let from = self.least.last().map_or(0, |last| last.numbers.end);
-            let end = one.numbers.end.min(other.numbers.end);
-            let mut put = |numbers: Range<u32>| {
-                let least = one.part(numbers.clone()).min(&other.part(numbers));
-                least.map(|Stand { numbers, position, deeper }| self.push(numbers.len() as u32, position, deeper))
+            let from = least.stands.last().map_or(0, |last| last.numbers.end);
+            let (end, by) = (one.numbers.end.min(other.numbers.end), one.by.max(other.by));
+            let place = |there: &Self, stand: &Stand, number| {
+                let place = there.place(stand, number)?;
+                Some(Place { deeper: place.deeper.wrapping_mul(by / stand.by), ..place })
             };
-            if put(from..end).is_none() {
-                (from..end).for_each(|number| put(number..number + 1).unwrap_or_default());
+            let of = |number, times| match (place(self, one, number), place(&more, other, number)) {
+                (Some(mine), Some(others)) => mine.min(others, times).map(Some),
+                (mine, others) => Some(mine.or(others)),
+            };
+            let is_even = by.is_multiple_of(one.by) && by.is_multiple_of(other.by);
+            let firsts = from..end.min(from + by);
+            let places = firsts.map(|number| of(number, (end - 1 - number) / by).filter(|_| is_even));
+            match places.collect::<Option<Vec<_>>>() {
+                Some(places) => least.push(end - from, &places),
+                None => (from..end).for_each(|number| least.push(1, &[of(number, 0).flatten()])),
             }
             mine.next_if(|one| one.numbers.end == end);
             others.next_if(|other| other.numbers.end == end);
         }
+        *self = least;
     }
 
-    /// Of each [`EACH`]th number, where in `least` it is.
-    fn places(&self) -> Vec<u32> {
-        let mut places = Vec::new();
-        for (stand, at) in self.least.iter().zip(0..) {
-            places.resize((stand.numbers.end as usize).div_ceil(EACH), at);
+    /// Of each [`EACH`]th number, which stand it is in.
+    fn index(&self) -> Vec<u32> {
+        let mut index = Vec::new();
+        for (stand, at) in self.stands.iter().zip(0..) {
+            index.resize((stand.numbers.end as usize).div_ceil(EACH), at);
         }
-        places
+        index
     }
 
-    /// Where the line of a number is, and others behind it.
-    fn stand(&self, number: u32, places: &[u32]) -> Option<&Stand> {
-        let from = *places.get(number as usize / EACH)? as usize;
-        self.least[from..].iter().find(|stand| number < stand.numbers.end)
+    /// The stand that a number is in.
+    fn stand(&self, number: u32, index: &[u32]) -> Option<&Stand> {
+        let from = *index.get(number as usize / EACH)? as usize;
+        self.stands[from..].iter().find(|stand| number < stand.numbers.end)
     }
 
     /// By line, in order: the least position. For tests.
     #[doc(hidden)]
     pub fn positions(&self) -> impl Iterator<Item = Option<Position>> + '_ {
-        self.least.iter().flat_map(|stand| stand.numbers.clone().map(|at| stand.part(at..at + 1).position))
+        let of = |stand: &Stand, number| self.place(stand, number).map(|place| place.position);
+        self.stands.iter().flat_map(move |stand| stand.numbers.clone().map(move |number| of(stand, number)))
     }
 }
 
@@ -265,12 +281,12 @@ impl Visit {
         }
     }
 
+    /// Loops that come again find the same.
     fn add(&mut self, own: Own) {
         // Nothing is above what is on top.
         if own.distance.is_some_and(|distance| distance.full == 0) {
             return;
         }
-        // Loops that come again find the same.
         let is_same = |at: usize| self.own.get(at).is_some_and(|known| known.is_same(&own));
         let place = own.place();
         if !is_same(self.next) {
@@ -289,24 +305,36 @@ impl Visit {
     pub(crate) fn became(&mut self, outcome: &Outcome) {
         let own = !outcome.cold && !outcome.lost;
         let distance = own.then_some(Position { full: outcome.full, by_set: outcome.by_set });
-        self.add(Own { first: outcome.site, step: 1, lines: 1, times: outcome.times.into(), distance });
+        if distance.is_none_or(|distance| distance.full > 0) {
+            self.own.push(Own { first: outcome.site, step: 1, lines: 1, times: outcome.times.into(), distance });
+        }
     }
 
     /// Counts what others could have served.
     pub(crate) fn count<const W: usize>(&self, there: &There, bucket: Bucket, sharing: &mut Sharing<W>) {
-        let places = there.places();
+        let index = there.index();
         for own in &self.own {
             let mut done = 0;
             while done < own.lines {
                 let number = own.first + done * own.step;
-                let Some(stand) = there.stand(number, &places) else { break };
+                let Some(stand) = there.stand(number, &index) else { break };
                 let lines = (stand.numbers.end - number).div_ceil(own.step).min(own.lines - done);
                 done += lines;
-                let Some(position) = &stand.position else { continue };
-                let at = Position { full: stand.full(position, number), ..*position };
-                let deeper = stand.deeper.wrapping_mul(own.step);
-                sharing.count_remote(bucket, (&at, deeper, lines), own.distance.as_ref(), own.times);
+                // Every so many of them go on from each other.
+                let every = stand.by / gcd(stand.by, own.step);
+                for at in 0..every.min(lines) {
+                    if let Some(Place { position, deeper }) = there.place(stand, number + at * own.step) {
+                        let (lines, deeper) =
+                            ((lines - at).div_ceil(every), deeper.wrapping_mul(every * own.step / stand.by));
+                        sharing.count_remote(bucket, (&position, deeper, lines), own.distance.as_ref(), own.times);
+                    }
+                }
             }
         }
     }
+}
+
+/// The greatest common divisor.
+fn gcd(one: u32, other: u32) -> u32 {
+    if other == 0 { one } else { gcd(other, one % other) }
 }
