@@ -203,12 +203,17 @@ impl<const W: usize> Core<W> {
             let (mut look, mut pause) = (lines.start, EVEN);
             while !lines.is_empty() {
                 let line = lines.start;
-                if !stored && line >= look && lines.end - line >= EVEN {
-                    let stand = self.stand::<V>(&lines, &mut still);
-                    if stand > 0 {
+                if line >= look && lines.end - line >= EVEN {
+                    let absent = self.absent(&lines);
+                    let even = if absent >= EVEN || stored { 0 } else { self.stand::<V>(&lines, &mut still) };
+                    if absent >= EVEN || even > 0 {
                         self.pass_on_singles::<V>(&mut singles, &mut asked, &mut still.follow);
-                        self.pass_on_evenly::<V>(line..line + stand, &mut asked.0, &mut still);
-                        lines.start += stand;
+                        if even > 0 {
+                            self.pass_on_evenly::<V>(line..line + even, &mut asked.0, &mut still);
+                        } else {
+                            asked.0.push(absent as u32, &[None]);
+                        }
+                        lines.start += even.max(absent);
                         (look, pause) = (lines.start, EVEN);
                         continue;
                     }
@@ -222,6 +227,17 @@ impl<const W: usize> Core<W> {
         }
         self.pass_on_singles::<V>(&mut singles, &mut asked, &mut still.follow);
         asked
+    }
+
+    /// How many of these lines, from the first one on, are not here.
+    fn absent(&self, lines: &Range<u64>) -> u64 {
+        let ids = self.lines.all_ids(lines.clone()).flatten();
+        let is_here = |(line, &id): (u64, &Id)| {
+            let known = id.checked_sub(1).zip(self.sharing.as_ref()).map(|(id, sharing)| sharing.known(id));
+            matches!(known, Some(Known::At(_))) || self.tiers.held.find(line).is_some()
+        };
+        let all = lines.clone().zip(ids);
+        all.take_while(|&one| !is_here(one)).count() as u64
     }
 
     /// The same of lines each by itself.

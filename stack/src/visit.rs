@@ -82,7 +82,11 @@ impl There {
     /// So many lines more; places of the first ones, and those that follow go on like that.
     pub(crate) fn push(&mut self, lines: u32, places: &[Option<Place>]) {
         let from = self.stands.last().map_or(0, |last| last.numbers.end);
-        if lines > 0 {
+        if let ([.., None], [None], Some(last @ Stand { by: 1, .. })) =
+            (&self.places[..], places, self.stands.last_mut())
+        {
+            last.numbers.end += lines;
+        } else if lines > 0 {
             let (by, first) = (places.len() as u32, self.places.len());
             self.places.extend(places);
             self.stands.push(Stand { numbers: from..from + lines, by, first });
