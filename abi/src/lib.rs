@@ -23,9 +23,9 @@
 //!
 //! Accesses whose addresses differ by a constant share a word, which is stored before the first of them.
 //!
-//! A loop of one block, whose number of iterations is known before it starts and whose accesses all move by the same
+//! A loop without branches, whose number of iterations is known before it starts and whose accesses all move by the same
 //! number of bytes from one iteration to the next, is recorded once, before it starts, by a segment of kind
-//! [`Segment::STREAM`]:
+//! [`Segment::STREAM`]; and if it is left in its middle, by one more for what its last iteration does until then:
 //!
 //! ```text
 //! c[0] = header; c[1] = number of iterations;

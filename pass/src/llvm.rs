@@ -19,7 +19,7 @@ use llvm_sys_19 as sys;
 #[cfg(feature = "llvm22")]
 use llvm_sys_22 as sys;
 
-pub(crate) use analyses::Analyses;
+pub(crate) use analyses::{Analyses, Chain};
 pub(crate) use builder::Builder;
 pub(crate) use origin::{Location, Loop, Subprogram};
 use sys::core::*;
@@ -54,12 +54,20 @@ unsafe extern "C" {
     fn bf_shim_goes_on(instruction: LLVMValueRef) -> bool;
     fn bf_shim_opcode(instruction: LLVMValueRef) -> *const c_char;
     fn bf_shim_bits(module: LLVMModuleRef, ty: LLVMTypeRef) -> u64;
+    fn bf_shim_chain(
+        analyses: *mut c_void,
+        block: LLVMBasicBlockRef,
+        blocks: *mut LLVMBasicBlockRef,
+        room: c_uint,
+        more: *mut c_uint,
+    ) -> c_uint;
     fn bf_shim_stream(
         analyses: *mut c_void,
         block: LLVMBasicBlockRef,
         n: c_uint,
         addresses: *mut LLVMValueRef,
         strides: *mut LLVMValueRef,
+        lasts: *mut LLVMValueRef,
         iterations: *mut LLVMValueRef,
     ) -> LLVMValueRef;
     fn bf_shim_loop(analyses: *mut c_void, block: LLVMBasicBlockRef) -> *mut c_void;

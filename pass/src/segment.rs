@@ -11,7 +11,7 @@ use bf_abi::{Entry, MAX_SEGMENT_WORDS};
 
 use crate::access::{Access, Classifier};
 use crate::allocation::{self, Bytes, Place};
-use crate::llvm::{Analyses, Block, Instruction, Module, Value};
+use crate::llvm::{Analyses, Block, Chain, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
 const RUNTIME: [&str; 13] = [
@@ -151,10 +151,11 @@ impl Cutter {
         let blocks: Vec<_> = function.blocks().collect();
         let mut streams = Vec::new();
         let mut done = HashSet::new();
-        for block in blocks.into_iter().filter(|block| self.streams && block.is_own_successor()) {
-            if let Some(stream) = self.stream(function, block) {
-                streams.push(stream);
-                done.insert(block);
+        for block in blocks.into_iter().filter(|_| self.streams) {
+            let Some(chain) = self.analyses.chain(block) else { continue };
+            if let Some(stream) = self.stream(function, &chain) {
+                streams.extend(stream);
+                done.extend(chain.blocks);
             }
         }
         let others = function.blocks().filter(|block| !done.contains(block));
@@ -226,44 +227,66 @@ impl Cutter {
         }
     }
 
-    /// The loop that a block is, as one segment before it.
-    fn stream(&self, function: Value, block: Block) -> Option<Segment> {
-        let (mut entries, mut origins) = (Vec::new(), Vec::new());
+    /// A loop as one segment before it; or as two, of which the other one has what comes once more. They are written at the same place,
+    /// the last one first.
+    fn stream(&self, function: Value, chain: &Chain) -> Option<Vec<Segment>> {
+        const FIRST_WORD: u32 = bf_abi::Segment::COUNT_WORD + 1;
+        let (mut entries, mut origins, mut once_more) = (Vec::new(), Vec::new(), 0);
         let mut shared: Vec<Shared> = Vec::new();
-        for instruction in block.instructions() {
-            let is_call = instruction.instruction() == Instruction::Call;
-            if !instruction.is_private() || is_call && (self.cuts(instruction) || instruction.callee().is_inline_asm())
-            {
-                return None;
-            }
-            for access in self.classifier.accesses(instruction) {
-                let Access::One { address, .. } = access else { return None };
-                if instruction.is_marked(self.mark) {
-                    continue;
+        for (number, block) in (1..).zip(&chain.blocks) {
+            for instruction in block.instructions() {
+                let is_call = instruction.instruction() == Instruction::Call;
+                if !instruction.is_private()
+                    || is_call && (self.cuts(instruction) || instruction.callee().is_inline_asm())
+                {
+                    return None;
                 }
-                let distance = |from, to| self.analyses.distance(function, from, to);
-                let (word, offset) = Shared::find(&shared, distance, address).unwrap_or_else(|| {
-                    let word = bf_abi::Segment::COUNT_WORD + 1 + 2 * shared.len() as u32;
-                    shared.push(Shared { word, address, offset: 0 });
-                    (word, 0)
-                });
-                entries.extend(access.entries(word, offset));
-                origins.resize(entries.len(), instruction);
+                for access in self.classifier.accesses(instruction) {
+                    let Access::One { address, .. } = access else { return None };
+                    if instruction.is_marked(self.mark) {
+                        continue;
+                    }
+                    let distance = |from, to| self.analyses.distance(function, from, to);
+                    let (word, offset) = Shared::find(&shared, distance, address).unwrap_or_else(|| {
+                        let word = FIRST_WORD + 2 * shared.len() as u32;
+                        shared.push(Shared { word, address, offset: 0 });
+                        (word, 0)
+                    });
+                    entries.extend(access.entries(word, offset));
+                    origins.resize(entries.len(), instruction);
+                }
+            }
+            if number == chain.more {
+                once_more = entries.len();
             }
         }
-        let words = bf_abi::Segment::COUNT_WORD + 1 + 2 * shared.len() as u32;
-        if entries.is_empty() || words > MAX_SEGMENT_WORDS {
+        if entries.is_empty() || FIRST_WORD + 2 * shared.len() as u32 > MAX_SEGMENT_WORDS {
             return None;
         }
         let addresses: Vec<_> = shared.iter().map(|shared| shared.address).collect();
-        let course = self.analyses.course(block, &addresses)?;
-        let (kind, first) = (bf_abi::Segment::STREAM, origins[0]);
-        let mut segment = Segment { kind, entries, origins, first, ..Segment::new(course.before) };
+        let course = self.analyses.course(chain, &addresses)?;
+        let mut last = Segment::new(course.before);
+        let mut used = Vec::new();
+        for (entry, origin) in entries[..once_more].iter().zip(&origins) {
+            let place = used.iter().position(|&word| word == entry.word).unwrap_or_else(|| {
+                used.push(entry.word);
+                used.len() - 1
+            });
+            last.describe(*origin, [Entry { word: 1 + place as u32, ..*entry }].into_iter());
+        }
+        for word in used {
+            let address = course.lasts[(word - FIRST_WORD) as usize / 2];
+            last.write(course.before, 1, Content::Value(address));
+        }
+        let mut all = Segment { entries, ..Segment::of_kind(bf_abi::Segment::STREAM, course.before) };
         let places = course.places.into_iter().flat_map(|(first, stride)| [first, stride]);
         for value in [course.iterations].into_iter().chain(places) {
-            segment.write(course.before, 1, Content::Value(value));
+            all.write(course.before, 1, Content::Value(value));
         }
-        Some(segment)
+        (all.first, last.first) = (origins[0], origins[0]);
+        all.origins = origins;
+        let last = Some(last).filter(|last| !last.entries.is_empty());
+        Some(last.into_iter().chain([all]).collect())
     }
 
     /// Whether a call could run instrumented code.

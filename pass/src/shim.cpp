@@ -34,14 +34,14 @@ struct Instrument : PassInfoMixin<Instrument> {
   }
 };
 
-// The value that V, computed in the loop that is one block, has in the first iteration, computed before the loop; null
-// if that cannot be done without a risk.
+// The value that V, computed in a loop without branches, has in the first iteration, computed before the loop; null if that
+// cannot be done without a risk.
 Value *inFirstIteration(Value *V, Loop &L, Instruction *Before, DenseMap<Value *, Value *> &Known) {
   auto *I = dyn_cast<Instruction>(V);
   if (!I || !L.contains(I))
     return V;
   if (auto *Phi = dyn_cast<PHINode>(I))
-    return Phi->getIncomingValueForBlock(L.getLoopPreheader());
+    return Phi->getParent() == L.getHeader() ? Phi->getIncomingValueForBlock(L.getLoopPreheader()) : nullptr;
   if (Value *Done = Known.lookup(I))
     return Done;
   SmallVector<Value *, 4> Operands;
@@ -208,18 +208,51 @@ void bf_shim_share_no_returns(FunctionAnalysisManager *FAM, LLVMValueRef Functio
     FAM->invalidate(F, PreservedAnalyses::none());
 }
 
-// If the block is a loop of its own whose number of iterations, and the way the addresses move, are known before it
-// starts: computes the number, the addresses in the first iteration (in place of the addresses) and the strides there.
-// Returns the instruction after which the loop starts, or null.
+// The blocks of the loop that begins with one, if each goes on to the next, and one at most leaves the loop. Returns how many, 0
+// if there are others or more than there is room for; More: so many, the first ones, come once more than those behind them.
+unsigned bf_shim_chain(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Block, LLVMBasicBlockRef *Blocks, unsigned Room,
+                       unsigned *More) {
+  BasicBlock *Header = unwrap(Block), *B = Header;
+  Loop *L = FAM->getResult<LoopAnalysis>(*Header->getParent()).getLoopFor(Header);
+  if (!L || L->getHeader() != Header || L->getNumBlocks() > Room)
+    return 0;
+  unsigned N = 0, Exits = 0;
+  *More = 0;
+  do {
+    BasicBlock *Next = nullptr;
+    bool Leaves = false;
+    for (BasicBlock *Successor : successors(B)) {
+      if (!L->contains(Successor))
+        Leaves = true;
+      else if (Next && Next != Successor)
+        return 0;
+      else
+        Next = Successor;
+    }
+    if (!Next || N == Room || (Next != Header && !Next->getUniquePredecessor()))
+      return 0;
+    Blocks[N++] = wrap(B);
+    Exits += Leaves;
+    if (Leaves && Next != Header)
+      *More = N;
+    B = Next;
+  } while (B != Header);
+  return N == L->getNumBlocks() && Exits <= 1 ? N : 0;
+}
+
+// If the number of iterations of the loop that begins with a block, which goes from block to block, and the way the addresses
+// move are known before it starts: computes the number, the addresses in the first iteration (in place of the addresses) and
+// the strides there. With Lasts the loop is left before its last iteration ends: the number is that of whole ones, of which there
+// is one at least, and Lasts the addresses in that last one. Returns the instruction after which the loop starts, or null.
 LLVMValueRef bf_shim_stream(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Block, unsigned N, LLVMValueRef *Addresses,
-                            LLVMValueRef *Strides, LLVMValueRef *Iterations) {
+                            LLVMValueRef *Strides, LLVMValueRef *Lasts, LLVMValueRef *Iterations) {
   BasicBlock *Header = unwrap(Block);
   Function &F = *Header->getParent();
   auto &LI = FAM->getResult<LoopAnalysis>(F);
   auto &DT = FAM->getResult<DominatorTreeAnalysis>(F);
   auto &SE = FAM->getResult<ScalarEvolutionAnalysis>(F);
   Loop *L = LI.getLoopFor(Header);
-  if (!L || L->getHeader() != Header || L->getNumBlocks() != 1)
+  if (!L || L->getHeader() != Header)
     return nullptr;
   if (!L->getLoopPreheader()) {
     if (!InsertPreheaderForLoop(L, &DT, &LI, nullptr, false))
@@ -236,7 +269,11 @@ LLVMValueRef bf_shim_stream(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Bloc
   const SCEV *Taken = SE.getBackedgeTakenCount(L);
   if (isa<SCEVCouldNotCompute>(Taken) || SE.getTypeSizeInBits(Taken->getType()) > 64)
     return nullptr;
-  SmallVector<const SCEV *> Expressions{SE.getTripCountFromExitCount(Taken, Word, L)};
+  auto *Known = dyn_cast<SCEVConstant>(Taken);
+  if (Lasts && (!Known || Known->isZero()))
+    return nullptr;
+  SmallVector<const SCEV *> Expressions{Lasts ? SE.getTruncateOrZeroExtend(Taken, Word)
+                                              : SE.getTripCountFromExitCount(Taken, Word, L)};
   for (unsigned I = 0; I < N; I++) {
     const SCEV *Address = SE.getSCEV(unwrap(Addresses[I])), *Stride = SE.getZero(Word);
     if (!SE.isLoopInvariant(Address, L)) {
@@ -250,9 +287,9 @@ LLVMValueRef bf_shim_stream(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Bloc
   for (const SCEV *Expression : Expressions)
     if (!Expander.isSafeToExpandAt(Expression, Before))
       return nullptr;
-  DenseMap<Value *, Value *> Known;
+  DenseMap<Value *, Value *> Copies;
   for (unsigned I = 0; I < N; I++) {
-    Value *First = inFirstIteration(unwrap(Addresses[I]), *L, Before, Known);
+    Value *First = inFirstIteration(unwrap(Addresses[I]), *L, Before, Copies);
     if (!First)
       return nullptr;
     Addresses[I] = wrap(First);
@@ -260,6 +297,11 @@ LLVMValueRef bf_shim_stream(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Bloc
   *Iterations = wrap(Expander.expandCodeFor(Expressions[0], Word, Before->getIterator()));
   for (unsigned I = 0; I < N; I++)
     Strides[I] = wrap(Expander.expandCodeFor(Expressions[1 + I], Word, Before->getIterator()));
+  IRBuilder<> Builder(Before);
+  for (unsigned I = 0; Lasts && I < N; I++) {
+    Value *Moved = Builder.CreateMul(unwrap(*Iterations), unwrap(Strides[I]));
+    Lasts[I] = wrap(Builder.CreatePtrAdd(unwrap(Addresses[I]), Moved));
+  }
   return wrap(Before);
 }
 

@@ -110,6 +110,19 @@ __attribute__((noinline)) static void twice(double *a, long n) {
 __attribute__((noinline)) static void reduce(int64_t *total, const int64_t *a, long n) {
   for (long i = 0; i < n; i++) *total += a[i];
 }
+/* Of lengths that are known, which are unrolled so that they are left in their middle. */
+__attribute__((noinline)) static void rows(double *to, const double *from, int n) {
+  for (int i = 1; i < n; i++)
+    for (int j = 1; j < 399; j++)
+      to[i * 400 + j] = 0.25 * (from[(i - 1) * 400 + j] + from[(i + 1) * 400 + j] + from[i * 400 + j - 1] +
+                                from[i * 400 + j + 1]);
+}
+__attribute__((noinline)) static void adds(int64_t *restrict a, const int64_t *restrict b) {
+  for (int i = 0; i < 396; i++) a[i] += b[i];
+}
+__attribute__((noinline)) static void recurs(int64_t *a) {
+  for (int i = 1; i < 1010; i++) a[i] += a[i - 1] * 3;
+}
 
 int main(void) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
@@ -139,6 +152,7 @@ int main(void) {
     bytes(arena, arena + 3333, 10000), bytes(arena + 7, arena, 1000);
     twice(b, 3000);
     reduce(ints, ints + 1, 3000);
+    rows(a, b, 9), rows(c, a, 4), rows(a, c, 1), adds(ints, ints + 1000), recurs(ints + 9);
   }
   double sum = 0;
   for (int i = 0; i < N * N; i++) sum += a[i] + b[i] * 1e-9 + (double)(ints[i] & 7);

@@ -264,7 +264,8 @@ impl Planner {
     /// Counts loops before they begin where that is possible.
     fn loops(&self, ends: &[Ends], slots: &mut [Slot]) {
         for end in ends.iter().filter(|end| end.goes_through && end.block.is_own_successor()) {
-            if let Some(course) = self.analyses.course(end.block, &[]) {
+            let chain = self.analyses.chain(end.block).filter(|chain| chain.blocks.len() == 1);
+            if let Some(course) = chain.and_then(|chain| self.analyses.course(&chain, &[])) {
                 slots[end.first].before = course.before;
                 slots[end.first].quantity = Quantity::Value(course.iterations);
             }

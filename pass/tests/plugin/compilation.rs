@@ -200,6 +200,12 @@ fn loops_are_streams_if_their_course_is_known() {
 }
 
 #[test]
+fn loops_left_in_their_middle_are_streams_if_they_are_of_a_known_length() {
+    let module = Workshop::new().module(&fixtures().join("halves.ll"), &["-O0"]);
+    assert_eq!(segments(&module).iter().filter(|(_, stream)| *stream).count(), 3, "{module}");
+}
+
+#[test]
 fn addresses_a_constant_apart_take_one_word() {
     let workshop = Workshop::new();
     let source = workshop.source(

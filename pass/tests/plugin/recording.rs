@@ -70,6 +70,7 @@ fixtures! {
     threads: "threads.c"
     callees: "callees.c"
     streams: "streams.c"
+    loops_left_in_their_middle: "halves.ll"
     shared_words: "shared.c"
     call_paths: "paths.c"
 }
