@@ -342,3 +342,63 @@ impl Visit {
 fn gcd(one: u32, other: u32) -> u32 {
     if other == 0 { one } else { gcd(other, one % other) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use proptest::prelude::*;
+
+    /// Places of so many lines, `by` of which are given.
+    fn there(lines: u32) -> impl Strategy<Value = There> {
+        let place = (1000..1100_u32, -9..9_i32, prop::collection::vec(0..9_u8, 3)).prop_map(|(full, deeper, some)| {
+            let mut by_set = [0; Limits::MOST_SET_BITS as usize];
+            by_set[..3].copy_from_slice(&some);
+            Place { position: Position { full, by_set }, deeper: deeper as u32 }
+        });
+        let stand = (1..30_u32, prop::collection::vec(prop::option::weighted(0.9, place), 1..=4));
+        prop::collection::vec(stand, 1..12).prop_map(move |stands| {
+            let (mut there, mut left) = (There::default(), lines);
+            for (len, places) in stands {
+                let len = len.min(left);
+                left -= len;
+                there.push(len, &places);
+            }
+            there.push(left, &[None]);
+            there
+        })
+    }
+
+    proptest! {
+        /// The least position of each line is that of its least ones.
+        #[test]
+        fn places_together_are_those_of_each_line(stacks in prop::collection::vec(there(80), 1..4)) {
+            let mut all = There::none(&[Common { lines: 0..80, stored: false }]);
+            stacks.iter().for_each(|there| all.add(there.clone()));
+            let stacks: Vec<Vec<_>> = stacks.iter().map(|there| there.positions().collect()).collect();
+            let least = |line: usize| stacks.iter().filter_map(|there| there[line]).reduce(|least, other| least.min(&other));
+            prop_assert_eq!(all.positions().collect::<Vec<_>>(), (0..80).map(least).collect::<Vec<_>>());
+        }
+
+        /// Lines that are counted together count as each by itself.
+        #[test]
+        fn lines_together_count_as_each(
+            there in there(80),
+            own in prop::collection::vec((0..80_u32, 1..=4_u32, 1..40_u32, 1..9_u64, prop::option::of((950..1150_u32, 0..9_u8))), 1..9),
+        ) {
+            let mut sharing: [Sharing<16>; 2] = std::array::from_fn(|_| Sharing::new(Limits { max_set_bits: 3, max_ways: 6 }));
+            let positions: Vec<_> = there.positions().collect();
+            let mut visit = Visit::default().begun(&[Common { lines: 0..80, stored: false }]);
+            for (first, step, lines, times, distance) in own {
+                let lines = lines.min((80 - first).div_ceil(step));
+                let distance = distance.map(|(full, depth)| Position { full, by_set: [depth; Limits::MOST_SET_BITS as usize] });
+                visit.add(Own { first, step, lines, times, distance });
+                for position in (0..lines).filter_map(|line| positions[(first + line * step) as usize].as_ref()) {
+                    sharing[1].count_remote(Bucket::FIRST, (position, 0, 1), distance.as_ref(), times);
+                }
+            }
+            visit.count(&there, Bucket::FIRST, &mut sharing[0]);
+            prop_assert_eq!(sharing[0].counts(), sharing[1].counts());
+        }
+    }
+}
