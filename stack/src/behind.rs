@@ -173,13 +173,7 @@ impl<const W: usize> States<W> {
             let found = match self.0.get(region).map(|region| &region[places]) {
                 Some(states) if step == 1 => states.iter().take_while(|state| holds(state)).count(),
                 Some(states) => states.iter().step_by(step).take_while(|state| holds(state)).count(),
-                None => {
-                    if holds(&State::NEW) {
-                        lines as usize
-                    } else {
-                        0
-                    }
-                }
+                None => lines as usize * usize::from(holds(&State::NEW)),
             };
             count += found as u32;
             if found < lines as usize {

@@ -106,7 +106,8 @@ impl<const W: usize> Holes<W> {
 
     /// Finds out in which sets there are holes newer than that, if it is not known.
     pub(crate) fn look(&mut self, than: Instant) {
-        if !self.is_past && than >= self.since {
+        // Newer ones may be few where there are many.
+        if !self.is_past && than >= self.since && (!self.many || than == self.since) {
             return;
         }
         (self.is_past, self.since) = (false, than);

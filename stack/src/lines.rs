@@ -51,8 +51,8 @@ impl Ids {
         let left = REGION as Id - from;
         let lines = match self.step {
             1 => left,
-            0 | 0x400.. => 1,
-            step => left.div_ceil(step),
+            step if (2..REGION as Id).contains(&step) => left.div_ceil(step),
+            _ => 1,
         };
         let lines = lines.min(self.count);
         let last = from + self.step.wrapping_mul(lines.checked_sub(1)?);
