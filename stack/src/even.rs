@@ -7,7 +7,7 @@
 
 use crate::counts::Counts;
 use crate::engine::{BATCH, Core};
-use crate::lines::Id;
+use crate::lines::Ids;
 use crate::older::Time;
 use crate::sheets::Sheets;
 use crate::simd::Vector;
@@ -172,29 +172,6 @@ impl<const W: usize> Above<W> {
     }
 }
 
-/// Of lines that have these, each `by` of them 1 + an id: the first one, how far the next one is from it, and how many go on like
-/// that.
-#[inline(always)]
-pub(crate) fn even_ids(ids: &[Id], by: usize) -> (Id, Id, u32) {
-    /// So many are looked at together.
-    const SOME: usize = 16;
-    let first = ids[0];
-    let step = ids.get(by).map_or(0, |next| next.wrapping_sub(first));
-    let is_next = |(&id, number): (&Id, u32)| id == first.wrapping_add(step.wrapping_mul(number));
-    let mut lines = 0;
-    if by == 1 && ids.len() >= 2 * SOME {
-        for some in ids.as_chunks::<SOME>().0 {
-            if !some.iter().zip(lines..).fold(true, |all, next| all & is_next(next)) {
-                break;
-            }
-            lines += SOME as u32;
-        }
-    }
-    let rest = ids[lines as usize * by..].iter().step_by(by);
-    lines += rest.zip(lines..).take_while(|&next| is_next(next)).count() as u32;
-    (first - 1, step, lines)
-}
-
 impl<const W: usize> Walking<'_, W> {
     /// Works off periods from this one on, at most `left`, if all goes evenly in some; how many.
     #[inline(always)]
@@ -243,7 +220,8 @@ impl<const W: usize> Walking<'_, W> {
                 let done = period * by;
                 let alike = above.alike(done as u32, by as u32, uncertain).min(periods - period);
                 let rest = &ids[done as usize..];
-                let (id, id_step, lines) = even_ids(&rest[..rest.len().min((alike * by) as usize)], by as usize);
+                let Ids { first: id, step: id_step, count: lines } =
+                    Ids::even(&rest[..rest.len().min((alike * by) as usize)], by as usize);
                 let (full, by_set, _) = above.of::<V>(done as u32);
                 work.walked.push(Walked {
                     by_set,

@@ -32,6 +32,28 @@ pub(crate) struct Part {
 }
 
 impl Ids {
+    /// Of lines that have these, each `by` of them 1 + an id: the first one and those that go on like the next one.
+    #[inline(always)]
+    pub(crate) fn even(ids: &[Id], by: usize) -> Self {
+        /// So many are looked at together.
+        const SOME: usize = 16;
+        let first = ids[0];
+        let step = ids.get(by).map_or(0, |next| next.wrapping_sub(first));
+        let is_next = |(&id, number): (&Id, u32)| id == first.wrapping_add(step.wrapping_mul(number));
+        let mut count = 0;
+        if by == 1 && ids.len() >= 2 * SOME {
+            for some in ids.as_chunks::<SOME>().0 {
+                if !some.iter().zip(count..).fold(true, |all, next| all & is_next(next)) {
+                    break;
+                }
+                count += SOME as u32;
+            }
+        }
+        let rest = ids[count as usize * by..].iter().step_by(by);
+        count += rest.zip(count..).take_while(|&next| is_next(next)).count() as u32;
+        Self { first: first - 1, step, count }
+    }
+
     /// The one of that number.
     #[inline(always)]
     pub(crate) fn number(self, number: u32) -> Id {

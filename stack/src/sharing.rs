@@ -5,7 +5,6 @@
 use crate::by_line::Mix;
 use crate::counts::{Binned, Bins, Buckets};
 use crate::digest::Digesting;
-use crate::even::even_ids;
 use crate::held::{Entry, HELD};
 use crate::holes::{Holes, Instant};
 use crate::lines::{Id, Ids, Part, REGION};
@@ -325,8 +324,7 @@ impl<const W: usize> Sharing<W> {
     pub(crate) fn note_all(&mut self, ids: &[Id], at: impl Fn(u32) -> Instant) {
         let mut done = 0;
         while let Some(rest) = ids.get(done as usize..).filter(|rest| !rest.is_empty()) {
-            let (first, step, count) = even_ids(rest, 1);
-            let mut ids = Ids { first, step, count };
+            let mut ids = Ids::even(rest, 1);
             while let Some(Part { region, places, step, lines }) = ids.next_part() {
                 self.note((region * REGION + places.start) as Id, at(done));
                 let noted = self.lines[region][places].iter_mut().step_by(step);

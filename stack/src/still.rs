@@ -10,7 +10,6 @@ use crate::item::Charge;
 use crate::sharing::{Known, Position};
 use crate::sheets::MOST_LINES;
 use crate::simd::Vector;
-use crate::threads::Here;
 use crate::visit::{Place, There};
 use crate::walking::Follow;
 use std::ops::Range;
@@ -106,9 +105,7 @@ impl<const W: usize> Core<W> {
         let mut line = lines.start;
         while line < lines.end {
             if alone.next_if_eq(&line).is_some() {
-                let here = self.lines.find(line).and_then(|id| self.find::<V>(line, id, follow));
-                there.push(1, &[here.as_ref().map(|here| Place { position: here.position, deeper: 0 })]);
-                here.iter().for_each(|here| self.clean::<V>(here));
+                self.pass_on_single::<V>(line, self.lines.find(line), there, follow);
                 line += 1;
                 continue;
             }
@@ -140,7 +137,7 @@ impl<const W: usize> Core<W> {
         for (number, id) in dirty {
             if let Some(place) = places[number % places.len()] {
                 let position = place.later((number / places.len()) as u32).position;
-                self.clean::<V>(&Here { held: None, id, position, last: 0 });
+                self.clean::<V>(None, id, &position);
             }
         }
     }

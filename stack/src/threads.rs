@@ -153,10 +153,10 @@ impl<const W: usize> Task for PassOn<'_, W> {
 /// A line that is here. That stays right while the stack stands still, and when it loses other lines: each leaves a hole.
 #[derive(Debug)]
 pub(crate) struct Here {
-    pub(crate) held: Option<Entry>,
-    pub(crate) id: Id,
-    pub(crate) position: Position,
-    pub(crate) last: Instant,
+    held: Option<Entry>,
+    id: Id,
+    position: Position,
+    last: Instant,
 }
 
 /// A line that is asked for by itself.
@@ -253,14 +253,27 @@ impl<const W: usize> Core<W> {
             if let Some(&Single { line, id: Some(id), .. }) = singles.get(at + AHEAD) {
                 self.prefetch_depth::<V>(line, id);
             }
-            let here = single.id.and_then(|id| self.find::<V>(single.line, id, follow));
-            there.push(1, &[here.as_ref().map(|here| Place { position: here.position, deeper: 0 })]);
-            if let Some(here) = here {
-                self.clean::<V>(&here);
-                stored.extend(single.stored.then_some((single.line, here)));
-            }
+            let here = self.pass_on_single::<V>(single.line, single.id, there, follow);
+            stored.extend(here.filter(|_| single.stored).map(|here| (single.line, here)));
         }
         singles.clear();
+    }
+
+    /// The same of one line.
+    #[inline(always)]
+    pub(crate) fn pass_on_single<V: Vector>(
+        &mut self,
+        line: u64,
+        id: Option<Id>,
+        there: &mut There,
+        follow: &mut Follow,
+    ) -> Option<Here> {
+        let here = id.and_then(|id| self.find::<V>(line, id, follow));
+        there.push(1, &[here.as_ref().map(|here| Place { position: here.position, deeper: 0 })]);
+        if let Some(here) = &here {
+            self.clean::<V>(here.held, here.id, &here.position);
+        }
+        here
     }
 
     #[inline(always)]
@@ -277,7 +290,7 @@ impl<const W: usize> Core<W> {
     }
 
     #[inline(always)]
-    pub(crate) fn find<V: Vector>(&self, line: u64, id: Id, follow: &mut Follow) -> Option<Here> {
+    fn find<V: Vector>(&self, line: u64, id: Id, follow: &mut Follow) -> Option<Here> {
         let sharing = self.sharing.as_ref()?;
         let held = self.tiers.held.find(line);
         let last = match (held, sharing.known(id)) {
@@ -316,16 +329,16 @@ impl<const W: usize> Core<W> {
 
     /// A line passes its dirt on.
     #[inline(always)]
-    pub(crate) fn clean<V: Vector>(&mut self, here: &Here) {
-        let state = self.state::<V>(here.held, here.id);
+    pub(crate) fn clean<V: Vector>(&mut self, held: Option<Entry>, id: Id, position: &Position) {
+        let state = self.state::<V>(held, id);
         let Some((charged, _)) = state.dirty.get() else { return };
-        if let Some(entry) = here.held {
+        if let Some(entry) = held {
             *self.tiers.held.since(entry) = crate::held::Since::now(Charge::NONE);
         }
         if let Some(load) = &mut self.left.load {
-            load.behind.states.get_mut(here.id).begin(Charge::NONE);
+            load.behind.states.get_mut(id).begin(Charge::NONE);
         }
-        let at = Position::new(state.greatest_full, &state.greatest).max(&here.position);
+        let at = Position::new(state.greatest_full, &state.greatest).max(position);
         if let Some(sharing) = &mut self.sharing {
             sharing.count(Event::Dirty, charged, &at, 1);
         }

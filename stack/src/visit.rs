@@ -191,6 +191,11 @@ impl Own {
         (self.first, self.step, self.lines) == (other.first, other.step, other.lines) && self.distance == other.distance
     }
 
+    /// Nothing is above what is on top.
+    fn is_on_top(&self) -> bool {
+        self.distance.is_some_and(|distance| distance.full == 0)
+    }
+
     fn place(&self) -> usize {
         let full = self.distance.map_or(0, |distance| distance.full);
         (self.first ^ full.wrapping_mul(0x9e37_79b1) >> 16) as usize % PLACES
@@ -287,8 +292,7 @@ impl Visit {
 
     /// Loops that come again find the same.
     fn add(&mut self, own: Own) {
-        // Nothing is above what is on top.
-        if own.distance.is_some_and(|distance| distance.full == 0) {
+        if own.is_on_top() {
             return;
         }
         let is_same = |at: usize| self.own.get(at).is_some_and(|known| known.is_same(&own));
@@ -307,10 +311,11 @@ impl Visit {
 
     /// What became of references to the line of that number.
     pub(crate) fn became(&mut self, outcome: &Outcome) {
-        let own = !outcome.cold && !outcome.lost;
-        let distance = own.then_some(Position { full: outcome.full, by_set: outcome.by_set });
-        if distance.is_none_or(|distance| distance.full > 0) {
-            self.own.push(Own { first: outcome.site, step: 1, lines: 1, times: outcome.times.into(), distance });
+        let is_here = !outcome.cold && !outcome.lost;
+        let distance = is_here.then_some(Position { full: outcome.full, by_set: outcome.by_set });
+        let own = Own { first: outcome.site, step: 1, lines: 1, times: outcome.times.into(), distance };
+        if !own.is_on_top() {
+            self.own.push(own);
         }
     }
 

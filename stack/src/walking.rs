@@ -331,10 +331,17 @@ impl<const W: usize> Core<W> {
     /// If some lines of strands were taken away, or holes are above them, how many come before, along any of the strands.
     fn disturbed(&mut self, strands: &[Range<u64>]) -> Option<u64> {
         self.sharing.as_ref().filter(|sharing| !sharing.is_whole())?;
-        let oldest = strands.iter().filter_map(|strand| self.oldest(strand)).min().unwrap_or(Instant::MAX);
+        let (mut oldest, mut is_whole) = (Instant::MAX, true);
+        for strand in strands {
+            let of_strand = self.oldest(strand);
+            is_whole &= of_strand.is_some();
+            oldest = oldest.min(of_strand.unwrap_or(oldest));
+        }
         let sharing = self.sharing.as_mut()?;
         if sharing.holes.may_be_above(oldest) {
             sharing.holes.look(oldest);
+        } else if is_whole {
+            return None;
         }
         let core = &*self;
         let sharing = core.sharing.as_ref()?;

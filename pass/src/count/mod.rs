@@ -263,7 +263,7 @@ impl Planner {
 
     /// Counts loops before they begin where that is possible.
     fn loops(&self, ends: &[Ends], slots: &mut [Slot]) {
-        for end in ends.iter().filter(|end| end.goes_through && end.block.is_own_successor()) {
+        for end in ends.iter().filter(|end| end.goes_through) {
             let chain = self.analyses.chain(end.block).filter(|chain| chain.blocks.len() == 1);
             if let Some(course) = chain.and_then(|chain| self.analyses.course(&chain, &[])) {
                 slots[end.first].before = course.before;

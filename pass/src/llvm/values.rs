@@ -488,11 +488,4 @@ impl Block {
         // SAFETY: as said above the impl; every block of a verified function has one.
         Value(unsafe { LLVMGetBasicBlockTerminator(self.0) })
     }
-
-    /// Whether control may go from its end to its start.
-    pub(crate) fn is_own_successor(self) -> bool {
-        let end = self.terminator().0;
-        // SAFETY: as said above the impl; the index is below the number of successors.
-        unsafe { (0..LLVMGetNumSuccessors(end)).any(|index| LLVMGetSuccessor(end, index) == self.0) }
-    }
 }
