@@ -462,7 +462,7 @@ impl<const W: usize> Load<W> {
         let mut counts = self.buckets.take(work.bucket);
         self.behind.work_off::<V>(work, &mut self.buckets, counts.as_deref_mut(), Told::default());
         if let Some(counts) = counts.as_deref_mut() {
-            counts.spread();
+            counts.spread::<V>();
         }
         self.buckets.put(work.bucket, counts);
         work.clear();

@@ -2,8 +2,10 @@
 
 use crate::by_item::ByItem;
 use crate::by_line::Mix;
+use crate::dense::Dense;
 use crate::near::Near;
 use crate::repeats::{Combination, Kind, Repeats};
+use crate::simd::Vector;
 use crate::{Bucket, Item, Limits};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -286,6 +288,7 @@ pub(crate) struct Counts<const W: usize> {
     capacity: Rows,
     /// What is still to be counted.
     near: Near,
+    dense: Dense<W>,
     by_item: ByItem,
     alike: Repeats<W, 4096>,
     far: Repeats<W, 1024>,
@@ -302,6 +305,7 @@ impl<const W: usize> Counts<W> {
             cells: Vec::new(),
             capacity: Rows::default(),
             near: Near::new(),
+            dense: Dense::new(),
             by_item: ByItem::new(),
             alike: Repeats::new(),
             far: Repeats::new(),
@@ -385,12 +389,18 @@ impl<const W: usize> Counts<W> {
 
     /// Counts what waits for it: to be called after each batch.
     #[inline(always)]
-    pub(crate) fn spread(&mut self) {
+    pub(crate) fn spread<V: Vector>(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         let ways = self.limits.max_ways as u8;
         for combination in waiting.iter().filter(|combination| combination.weight > 0) {
-            self.cells(combination.item).add(combination, ways);
-            add_capacity(&mut self.capacity, combination, ways);
+            let &Combination { full, kind, item, weight, .. } = combination;
+            let cells = cells_of(&mut self.cells, item);
+            if item == Item::NONE && self.dense.add::<V>(combination) {
+                cells.full[kind as usize].add(full.into(), weight);
+            } else {
+                cells.add(combination, ways);
+                add_capacity(&mut self.capacity, combination, ways);
+            }
         }
         self.waiting = waiting;
         self.waiting.clear();
@@ -401,6 +411,10 @@ impl<const W: usize> Counts<W> {
         if self.near.is_full() {
             let near = std::mem::replace(&mut self.near, Near::new());
             self.take_near(&near);
+        }
+        if self.dense.is_full() {
+            let dense = std::mem::replace(&mut self.dense, Dense::new());
+            self.take_dense(&dense);
         }
     }
 
@@ -452,11 +466,20 @@ impl<const W: usize> Counts<W> {
         if !other.near.is_empty() {
             self.take_near(&other.near);
         }
+        if !other.dense.is_empty() {
+            self.take_dense(&other.dense);
+        }
     }
 
     fn take_near(&mut self, near: &Near) {
         let (mut capacity, ways) = (std::mem::take(&mut self.capacity), self.limits.max_ways as u8);
         add_near(near, self.cells(Item::NONE), &mut capacity, ways);
+        self.capacity = capacity;
+    }
+
+    fn take_dense(&mut self, dense: &Dense<W>) {
+        let (mut capacity, ways) = (std::mem::take(&mut self.capacity), self.limits.max_ways as u8);
+        add_dense(dense, self.cells(Item::NONE), &mut capacity, ways);
         self.capacity = capacity;
     }
 
@@ -482,7 +505,7 @@ impl<const W: usize> Counts<W> {
             let (cells, count) = (self.cells.get(usize::from(item.0)), self.references.get(usize::from(item.0)));
             let (cells, count) = (cells.and_then(Option::as_deref), count.copied().unwrap_or_default());
             let resident = resident(item);
-            let none = item == Item::NONE && !self.near.is_empty();
+            let none = item == Item::NONE && !(self.near.is_empty() && self.dense.is_empty());
             if cells.is_none() && !none && now.is_empty() && count == [0; 2] && resident.is_none() {
                 continue;
             }
@@ -493,6 +516,7 @@ impl<const W: usize> Counts<W> {
             }
             if item == Item::NONE {
                 add_near(&self.near, &mut cells, &mut capacity, ways);
+                add_dense(&self.dense, &mut cells, &mut capacity, ways);
             }
             items.push((item, cells.histograms(count, resident, None, limits)));
             references.iter_mut().zip(count).for_each(|(sum, count)| *sum += count);
@@ -540,6 +564,14 @@ fn add_near(near: &Near, cells: &mut Cells, capacity: &mut Rows, ways: u8) {
         cells.by_set[kind as usize].add_one(index, value, ways, count);
     }
     near.by_capacity().for_each(|(index, value, count)| capacity.add_one(index, value, ways, count));
+}
+
+/// Counts what was counted there; by d_0 it was already.
+fn add_dense<const W: usize>(dense: &Dense<W>, cells: &mut Cells, capacity: &mut Rows, ways: u8) {
+    for (kind, index, value, count) in dense.by_set() {
+        cells.by_set[kind as usize].add_one(index, value, ways, count);
+    }
+    dense.by_capacity().for_each(|(index, value, count)| capacity.add_one(index, value, ways, count));
 }
 
 /// Counts a load or store by `min(d_a, d_0 >> a)`.

@@ -10,7 +10,7 @@
 //! segments there may be loops that walked over lines, which the other stack walks over again.
 
 use crate::counts::Buckets;
-use crate::held::{Entry, HELD, Since};
+use crate::held::{ENTRIES, Entry, HELD, Since};
 use crate::holes::Instant;
 use crate::item::Charge;
 use crate::runs::Run;
@@ -78,6 +78,13 @@ pub(crate) struct Segment<'a> {
     pub(crate) order: &'a [u16],
 }
 
+impl Segment<'_> {
+    /// Where, from a line on, the next one is that was referenced again.
+    pub(crate) fn next(&self, from: usize) -> usize {
+        self.again.first().map_or(usize::MAX, |again| usize::from(again.index) - from)
+    }
+}
+
 /// What followed the first reference to a line in a segment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Again {
@@ -130,11 +137,11 @@ pub(crate) struct Draft {
     /// Where the segment that goes on begins.
     begin: Ends,
     /// One bit for each of its lines: whether it was referenced again.
-    again: [u64; HELD.div_ceil(64)],
+    again: [u64; ENTRIES / 64],
     /// Weight of the first store, and the greatest distances until then, of lines that were loaded first.
     closed: Vec<(u32, Greatest)>,
     /// By place in the segment: 1 + the line's place there; 0 if it has none.
-    closed_at: Box<[u16; HELD]>,
+    closed_at: Box<[u16; ENTRIES]>,
 }
 
 impl Draft {
@@ -152,21 +159,21 @@ impl Draft {
     /// A line comes into the segment.
     #[inline(always)]
     pub(crate) fn first(&mut self, run: Run) {
-        self.closed_at[self.len() % HELD] = 0;
+        self.closed_at[self.len() % ENTRIES] = 0;
         self.digest.lines.push(run);
     }
 
     /// The line at a place in the segment is referenced again.
     #[inline(always)]
     pub(crate) fn again(&mut self, place: usize) {
-        self.again[place / 64 % HELD.div_ceil(64)] |= 1 << (place % 64);
+        self.again[place / 64 % (ENTRIES / 64)] |= 1 << (place % 64);
     }
 
     /// Its first store closes the dirty interval that went on.
     #[inline(always)]
     pub(crate) fn close<const W: usize>(&mut self, place: usize, weight: u32, since: &Since<W>) {
         self.closed.push((weight, Greatest::of(since)));
-        self.closed_at[place % HELD] = self.closed.len() as u16;
+        self.closed_at[place % ENTRIES] = self.closed.len() as u16;
     }
 
     /// The segment ends; `since` tells what happened to the line at a place since its first reference or last store there.
@@ -227,7 +234,7 @@ pub(crate) struct Digesting<const W: usize> {
     /// The first of its lines that was referenced again when others had come.
     again: usize,
     /// By entry.
-    members: Box<[Member<W>; HELD]>,
+    members: Box<[Member<W>; ENTRIES]>,
 }
 
 impl<const W: usize> Digesting<W> {
@@ -245,14 +252,14 @@ impl<const W: usize> Digesting<W> {
     /// Whether a line that is in the segment was stored there.
     #[inline(always)]
     pub(crate) fn stored(&self, entry: Entry) -> bool {
-        self.members[usize::from(entry) % HELD].since.stored != Charge::NONE
+        self.members[usize::from(entry) % ENTRIES].since.stored != Charge::NONE
     }
 
     /// A line comes into the segment. Not if it is full.
     #[inline(always)]
     pub(crate) fn first(&mut self, entry: Entry, run: Run, stored: Charge) {
         let index = self.entries.len() as u16;
-        self.members[usize::from(entry) % HELD] = Member { since: Since::now(stored), index };
+        self.members[usize::from(entry) % ENTRIES] = Member { since: Since::now(stored), index };
         self.entries.push(entry);
         self.draft.first(run);
     }
@@ -260,7 +267,7 @@ impl<const W: usize> Digesting<W> {
     /// A line of the segment is referenced again, and stored if there is a charge.
     #[inline(always)]
     pub(crate) fn again<V: Vector>(&mut self, entry: Entry, weight: u32, full: u32, by_set: &[u8; W], stored: Charge) {
-        let &mut Member { ref mut since, index } = &mut self.members[usize::from(entry) % HELD];
+        let &mut Member { ref mut since, index } = &mut self.members[usize::from(entry) % ENTRIES];
         since.raise::<V>(full, by_set);
         let place = usize::from(index);
         self.draft.again(place);

@@ -137,6 +137,24 @@ impl Stack {
     }
 }
 
+/// As [`Segments::feed_piece`], counted somewhere.
+pub(crate) struct FeedPiece<'a, 'b, C, const W: usize> {
+    pub(crate) segments: &'a mut Segments<W>,
+    pub(crate) piece: Chunk<'b>,
+    pub(crate) weight: u32,
+    pub(crate) bucket: Bucket,
+    pub(crate) counts: &'a mut C,
+}
+
+impl<C: Count<W>, const W: usize> Task for FeedPiece<'_, '_, C, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.segments.feed_piece::<V, C>(self.piece, self.weight, self.bucket, Some(self.counts));
+    }
+}
+
 /// Takes a chunk.
 struct Feed<'a, 'b, const W: usize> {
     making: &'a mut Making<W>,
@@ -213,7 +231,7 @@ impl<const W: usize> Segments<W> {
             runs.clear();
             self.runs = runs;
             if let Some(counts) = counts.as_deref_mut() {
-                counts.spread();
+                counts.spread::<V>();
             }
         }
     }

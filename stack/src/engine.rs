@@ -1,11 +1,12 @@
 //! The fast engine: batches of references through the four tiers, then into the histograms.
 
+use crate::alone::{Alone, Place};
 use crate::behind::{Left, Load, Settle, State, Told, Work};
 use crate::boxed;
 use crate::counts::{Buckets, Counts, Residents};
 use crate::digest::{Digest, LINES, Of, Segment, Stretch, Within};
 use crate::even::Course;
-use crate::held::{Entry, HELD, ON_TOP};
+use crate::held::{ENTRIES, Entry, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Lines};
 use crate::older::{Older, Time};
@@ -78,7 +79,7 @@ pub(crate) struct Core<const W: usize> {
     pub(crate) lines: Lines,
     pub(crate) tiers: Tiers<W>,
     /// By entry: the line's id.
-    pub(crate) ids: Box<[Id; HELD]>,
+    pub(crate) ids: Box<[Id; ENTRIES]>,
     pub(crate) older: Older,
     pub(crate) buckets: Buckets<W>,
     /// What was counted before the last mark.
@@ -106,6 +107,8 @@ pub(crate) struct Core<const W: usize> {
     pub(crate) courses: Vec<Course<W>>,
     pub(crate) ranges: Vec<Range<u64>>,
     pub(crate) entries: Vec<Entry>,
+    /// Memory of a block.
+    pub(crate) places: Vec<Place<W>>,
     /// Only if lines can be taken away.
     pub(crate) sharing: Option<Box<Sharing<W>>>,
     /// Who asks for them: outcomes of the references in `runs`, and of each run which is that of the first; none: [`u32::MAX`].
@@ -419,6 +422,7 @@ impl<const W: usize> Core<W> {
             courses: Vec::new(),
             ranges: Vec::new(),
             entries: Vec::new(),
+            places: Vec::new(),
             sharing: None,
             outcomes: Vec::new(),
             outcome_of: Vec::new(),
@@ -621,8 +625,12 @@ impl<const W: usize> Core<W> {
         let mut counts = self.buckets.take(bucket);
         let mut within = self.sharing.as_mut().and_then(|sharing| sharing.within.take(bucket));
         for segment in segments {
-            let counts = (counts.as_deref_mut(), within.as_deref_mut());
-            V::run(Upper { core: self, bucket, counts, segment });
+            if self.sharing.is_none() && self.outcomes.is_empty() {
+                V::run(Alone { core: self, bucket, counts: counts.as_deref_mut(), segment });
+            } else {
+                let counts = (counts.as_deref_mut(), within.as_deref_mut());
+                V::run(Upper { core: self, bucket, counts, segment });
+            }
         }
         V::run(OlderTier(self));
         self.worth.others(self.work.fetches.len());
@@ -633,10 +641,10 @@ impl<const W: usize> Core<W> {
             counts.add_references(Item::NONE, true, stores);
         }
         if let Some(counts) = counts.as_deref_mut() {
-            counts.spread();
+            counts.spread::<V>();
         }
         if let Some(within) = within.as_deref_mut() {
-            within.spread();
+            within.spread::<V>();
         }
         self.buckets.put(bucket, counts);
         if let Some(sharing) = &mut self.sharing {
@@ -720,7 +728,7 @@ impl<const W: usize> Core<W> {
         let Work { moves, fetches, closes, ids, .. } = &mut self.work;
         for fetch in &*fetches {
             let id = self.lines.id(fetch.line).unwrap_or_default();
-            let before = std::mem::replace(&mut self.ids[usize::from(fetch.entry) % HELD], id);
+            let before = std::mem::replace(&mut self.ids[usize::from(fetch.entry) % ENTRIES], id);
             let gone = if fetch.gone == NONE { id } else { before };
             V::prefetch(self.lines.get(id));
             V::prefetch(self.lines.get(gone));

@@ -13,6 +13,8 @@ use crate::top::TOP;
 
 /// How many lines there can be.
 pub(crate) const HELD: usize = TOP + NEWEST + RECENT;
+/// Room for them: a power of two, so that it takes next to nothing to see that an entry is within.
+pub(crate) const ENTRIES: usize = HELD.next_power_of_two();
 /// Instead of a slot: in the top tier, whose lines move.
 pub(crate) const ON_TOP: usize = NEWEST + RECENT;
 const HEADS: usize = 2048;
@@ -50,12 +52,12 @@ impl<const W: usize> Since<W> {
 /// The entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Held<const W: usize> {
-    lines: [u64; HELD],
-    since: Box<[Since<W>; HELD]>,
+    lines: [u64; ENTRIES],
+    since: Box<[Since<W>; ENTRIES]>,
     /// Slot of the newest tier, or of the recent one behind those, or [`ON_TOP`].
-    slots: [u16; HELD],
+    slots: [u16; ENTRIES],
     /// The next entry with the same hash.
-    next: [Entry; HELD],
+    next: [Entry; ENTRIES],
     /// The first with each hash.
     heads: Box<[Entry; HEADS]>,
     /// Entries from here on were never used.
@@ -67,10 +69,10 @@ pub(crate) struct Held<const W: usize> {
 impl<const W: usize> Held<W> {
     pub(crate) fn new() -> Self {
         Self {
-            lines: [0; HELD],
+            lines: [0; ENTRIES],
             since: boxed::array(Since::now(Charge::NONE)),
-            slots: [0; HELD],
-            next: [NONE; HELD],
+            slots: [0; ENTRIES],
+            next: [NONE; ENTRIES],
             heads: boxed::array(NONE),
             len: 0,
             free: Vec::new(),
@@ -108,12 +110,12 @@ impl<const W: usize> Held<W> {
 
     #[inline(always)]
     pub(crate) fn line(&self, entry: Entry) -> u64 {
-        self.lines[usize::from(entry) % HELD]
+        self.lines[usize::from(entry) % ENTRIES]
     }
 
     #[inline(always)]
     pub(crate) fn since(&mut self, entry: Entry) -> &mut Since<W> {
-        &mut self.since[usize::from(entry) % HELD]
+        &mut self.since[usize::from(entry) % ENTRIES]
     }
 
     /// What happened to a line that is here.
@@ -124,12 +126,12 @@ impl<const W: usize> Held<W> {
     /// The slot, counted through both tiers.
     #[inline(always)]
     pub(crate) fn slot(&self, entry: Entry) -> usize {
-        usize::from(self.slots[usize::from(entry) % HELD])
+        usize::from(self.slots[usize::from(entry) % ENTRIES])
     }
 
     #[inline(always)]
     pub(crate) fn set_slot(&mut self, entry: Entry, slot: usize) {
-        self.slots[usize::from(entry) % HELD] = slot as u16;
+        self.slots[usize::from(entry) % ENTRIES] = slot as u16;
     }
 
     /// A line comes in, where none has to go; the caller sets what happened to it.
@@ -159,10 +161,10 @@ impl<const W: usize> Held<W> {
     #[inline(always)]
     fn unlink(&mut self, entry: Entry) -> u64 {
         let gone = self.line(entry);
-        let after = self.next[usize::from(entry) % HELD];
+        let after = self.next[usize::from(entry) % ENTRIES];
         let mut link = &mut self.heads[hash(gone)];
         while *link != entry {
-            link = &mut self.next[usize::from(*link) % HELD];
+            link = &mut self.next[usize::from(*link) % ENTRIES];
         }
         *link = after;
         gone
@@ -170,7 +172,7 @@ impl<const W: usize> Held<W> {
 
     #[inline(always)]
     fn link(&mut self, entry: Entry, line: u64) {
-        let at = usize::from(entry) % HELD;
+        let at = usize::from(entry) % ENTRIES;
         self.lines[at] = line;
         self.next[at] = std::mem::replace(&mut self.heads[hash(line)], entry);
     }

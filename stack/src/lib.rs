@@ -17,10 +17,11 @@
 //!    every third set count is kept; the others are sums over it.
 //!
 //! The lines of the first three are `held`: found by number, with what happened to them since they came. Most references end
-//! there. Only a line that comes in from the older tier, or leaves for it, needs its own state, which is found by a dense id
-//! (`lines`, `by_line`). Those are collected for a batch of references and worked off stage by stage, so that each stage is a
-//! short loop that knows what it will need and can fetch it ahead. The last stages, by set and what follows from that, lie
-//! `behind` the others: they can be done by another thread while the next batches go through the tiers.
+//! there: a block of runs goes through the three and is counted then (`alone`), or, where lines can be taken away, one run after
+//! the other does and is (`upper`). Only a line that comes in from the older tier, or leaves for it, needs its own state, which is
+//! found by a dense id (`lines`, `by_line`). Those are collected for a batch of references and worked off stage by stage, so that
+//! each stage is a short loop that knows what it will need and can fetch it ahead. The last stages, by set and what follows from
+//! that, lie `behind` the others: they can be done by another thread while the next batches go through the tiers.
 //!
 //! Stacks of several threads (`threads`, `sharing`, `holes`) hand a `digest` of what they are fed on to the stack of all:
 //! within a chunk both find the same distances. A `digester` makes such digests without a stack, so that several threads can
@@ -35,15 +36,17 @@
 //!
 //! Small distances share cells (`near`), or, of items, wait until many of an item can be counted together (`by_item`);
 //! combinations of others that occur again and again wait in a table (`repeats`) before they are counted at each set count
-//! (`counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second time with the weight of all times
-//! that follow: from then on each is like the one before.
+//! (`dense` if they are of no item, else `counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second
+//! time with the weight of all times that follow: from then on each is like the one before.
 #![deny(unsafe_code)]
 
+mod alone;
 mod behind;
 mod boxed;
 mod by_item;
 mod by_line;
 mod counts;
+mod dense;
 mod digest;
 mod digester;
 mod engine;

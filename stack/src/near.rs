@@ -37,20 +37,29 @@ pub(crate) struct Near {
     counted: u64,
 }
 
-/// `d_0 >> a` for a = 1 ..= 8, a byte each.
-const SHIFTED: [[u8; LEVELS]; VALUES] = {
-    let mut all = [[0; LEVELS]; VALUES];
+/// `d_0 >> a` for a = 1 ..= 8, a byte each, the first one lowest.
+const SHIFTED: [u64; VALUES] = {
+    let mut all = [0; VALUES];
     let mut value = 0;
     while value < VALUES {
         let mut a = 1;
         while a <= LEVELS {
-            all[value][a - 1] = (value >> a) as u8;
+            all[value] |= (value as u64 >> a) << (8 * (a - 1));
             a += 1;
         }
         value += 1;
     }
     all
 };
+
+/// The lesser of two bytes at each place, all below 128.
+#[inline(always)]
+fn lesser(some: u64, others: u64) -> u64 {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let not_less = ((some | HIGH) - others) & HIGH;
+    let bytes = (not_less << 1).wrapping_sub(not_less >> 7);
+    others & bytes | some & !bytes
+}
 
 /// Whether a distance is other than 0 from 2^9 sets on.
 #[inline(always)]
@@ -95,8 +104,7 @@ impl Near {
             table[(indices >> (16 * pair)) as usize % (VALUES * VALUES)] += count;
         }
         if kind != Kind::Writeback {
-            let least: [u8; LEVELS] = std::array::from_fn(|index| words[0][index].min(SHIFTED[full][index]));
-            self.capacity[packed(u64::from_le_bytes(least))] += count;
+            self.capacity[packed(lesser(low, SHIFTED[full]))] += count;
         }
         true
     }
@@ -174,4 +182,19 @@ fn packed(bytes: u64) -> usize {
 
 fn filled(cells: &[u32]) -> impl Iterator<Item = (usize, u64)> + '_ {
     cells.iter().enumerate().filter(|&(_, &count)| count > 0).map(|(at, &count)| (at, u64::from(count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lesser;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_lesser_of_bytes(some in any::<[u8; 8]>(), others in any::<[u8; 8]>()) {
+            let [some, others] = [some, others].map(|bytes| bytes.map(|byte| byte & 127));
+            let expected: [u8; 8] = std::array::from_fn(|at| some[at].min(others[at]));
+            prop_assert_eq!(lesser(u64::from_le_bytes(some), u64::from_le_bytes(others)).to_le_bytes(), expected);
+        }
+    }
 }

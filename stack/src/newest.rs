@@ -5,7 +5,7 @@
 //! by their stamps, and the slots whose line agrees with the one referenced in its lowest bits.
 
 use crate::held::Entry;
-use crate::simd::{Index, Vector};
+use crate::simd::{Index, Task, Vector};
 use std::ops::AddAssign;
 
 /// How many lines the tier holds.
@@ -109,9 +109,10 @@ impl<const W: usize> Newest<W> {
     }
 
     /// The line in a slot goes.
+    #[inline(always)]
     pub(crate) fn remove<V: Vector>(&mut self, stamps: &mut V::Stamps, slot: usize) {
         self.used &= !(1 << slot);
-        self.renumber::<V>();
+        V::run(Renumber(self));
         make_oldest(&mut self.stamps.0, &mut self.by_age, slot);
         *stamps = V::load(&self.stamps);
     }
@@ -134,6 +135,18 @@ impl<const W: usize> Newest<W> {
         self.tick = NEWEST as u8;
         self.oldest = 0;
         V::load(&self.stamps)
+    }
+}
+
+/// Numbers the stamps of the newest tier.
+struct Renumber<'a, const W: usize>(&'a mut Newest<W>);
+
+impl<const W: usize> Task for Renumber<'_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.0.renumber::<V>();
     }
 }
 

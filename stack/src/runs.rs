@@ -91,16 +91,20 @@ pub(crate) fn strip(
     part: Chunk<'_>,
     weight: u32,
     references: &mut [u64; 2],
-    count: impl FnMut(Item, bool),
+    mut count: impl FnMut(Item, bool),
 ) {
-    let start = runs.len();
-    let begun = begun(runs, divided, weight).map_or((start, u64::MAX, 0), |run| (start, run.line, run.flags));
-    runs.resize(start + part.references.len(), Run { line: 0, weight, flags: 0 });
-    let len = match part.items {
-        [] => strip_plain(runs, begun, part.references, weight, references),
-        _ => strip_items(runs, begun, part, count),
-    };
-    runs.truncate(len);
+    let begun = begun(runs, divided, weight);
+    runs.truncate(runs.len() - usize::from(begun.is_some()));
+    if part.items.is_empty() {
+        let mut stores = 0;
+        let none = part.references.iter().map(|&reference| (reference, Item::NONE));
+        cut(runs, begun, none, weight, |_, store| stores += u64::from(store));
+        references[0] += (part.references.len() as u64 - stores) * u64::from(weight);
+        references[1] += stores * u64::from(weight);
+    } else {
+        let all = part.references.iter().zip(part.items).map(|(&reference, &item)| (reference, item));
+        cut(runs, begun, all, weight, &mut count);
+    }
 }
 
 /// The run that references of this weight may go on with. Repeated ones begin a run of their own: it counts as often as
@@ -110,49 +114,39 @@ pub(crate) fn begun(runs: &[Run], divided: usize, weight: u32) -> Option<Run> {
     runs[divided..].last().copied().filter(|run| run.weight == 1 && weight == 1)
 }
 
-#[inline(always)]
-fn strip_plain(
-    runs: &mut [Run],
-    (mut next, mut last, mut flags): (usize, u64, u32),
-    references: &[Reference],
-    weight: u32,
-    sum: &mut [u64; 2],
-) -> usize {
-    let mut stores = 0;
-    for reference in references {
-        let (line, store) = (reference.line(), u32::from(reference.is_store()));
-        let same = line == last;
-        next += usize::from(!same);
-        flags = (if same { flags } else { store * STORE }) | (store * DIRTY);
-        stores += u64::from(store);
-        let run = &mut runs[next - 1];
-        (run.line, run.flags) = (line, flags);
-        last = line;
-    }
-    sum[0] += (references.len() as u64 - stores) * u64::from(weight);
-    sum[1] += stores * u64::from(weight);
-    next
-}
+/// Runs are put down so many at a time.
+const TOGETHER: usize = 64;
 
 #[inline(always)]
-fn strip_items(
-    runs: &mut [Run],
-    (mut next, mut last, mut flags): (usize, u64, u32),
-    part: Chunk<'_>,
+fn cut(
+    runs: &mut Vec<Run>,
+    begun: Option<Run>,
+    mut references: impl ExactSizeIterator<Item = (Reference, Item)> + Clone,
+    weight: u32,
     mut count: impl FnMut(Item, bool),
-) -> usize {
-    for (reference, &item) in part.references.iter().zip(part.items) {
-        debug_assert!(item <= Item::LAST, "no such item");
-        let (line, store) = (reference.line(), u32::from(reference.is_store()));
-        let same = line == last;
-        next += usize::from(!same);
-        let first = if same { flags } else { (store * STORE) | u32::from(item.0) };
-        let stored = DIRTY | u32::from(item.0) << 16;
-        flags = if store == 0 { first } else { (first & 0xffff) | stored };
-        let run = &mut runs[next - 1];
-        (run.line, run.flags) = (line, flags);
-        last = line;
-        count(item, store != 0);
+) {
+    let begins = |(reference, item): (Reference, Item)| {
+        let flags = if reference.is_store() { STORE } else { 0 } | u32::from(item.0);
+        Run { line: reference.line(), weight, flags }
+    };
+    let Some(mut run) = begun.or_else(|| references.clone().next().map(begins)) else { return };
+    // Twice as much room as there can be, so that no place needs a look whether it is within.
+    let mut together = [run; 2 * TOGETHER];
+    while references.len() > 0 {
+        let mut ended = 0;
+        for (reference, item) in references.by_ref().take(TOGETHER) {
+            debug_assert!(item <= Item::LAST, "no such item");
+            let new = begins((reference, item));
+            let same = new.line == run.line;
+            ended += usize::from(!same);
+            let first = if same { run.flags } else { new.flags };
+            let stored = first & 0xffff | DIRTY | u32::from(item.0) << 16;
+            run = Run { flags: if reference.is_store() { stored } else { first }, ..new };
+            together[ended % (2 * TOGETHER)] = run;
+            count(item, reference.is_store());
+        }
+        runs.extend_from_slice(&together[..ended]);
+        together[0] = run;
     }
-    next
+    runs.push(run);
 }

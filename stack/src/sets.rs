@@ -217,16 +217,12 @@ impl View<'_> {
     /// The same of several neighbouring sets together, which have few each as a rule.
     #[inline(always)]
     fn newer_in<V: Vector>(self, places: Range<usize>, last: Time) -> usize {
-        let (mut sum, mut most) = (0, 0);
-        for part in &self.front[places.clone()] {
-            let newer = V::newer(part, last);
-            (sum, most) = (sum + newer, most.max(newer));
+        if let Some(sum) = V::newer_in(&self.front[places.clone()], last) {
+            return sum;
         }
-        if most == PART {
-            sum = 0;
-            for place in places {
-                sum += self.newer::<V>(place, last);
-            }
+        let mut sum = 0;
+        for place in places {
+            sum += self.newer::<V>(place, last);
         }
         sum
     }
@@ -286,25 +282,22 @@ impl Kept {
     #[inline(always)]
     fn apply<V: Vector, const W: usize, const PARTS: usize, const HEIGHT: usize>(&mut self, moves: &mut [Move<W>]) {
         let parts = if PARTS == ANY { self.parts } else { PARTS };
-        let order = self.order;
+        let (order, mut has_back) = (self.order, self.has_back);
         let (front, back) = (self.front.all_mut(), self.back.all_mut());
         for at in 0..moves.len() {
             if order.bits > CACHED
                 && let Some(next) = moves.get(at + AHEAD)
             {
                 let (up, down) = (order.place(next.up), order.place(next.down));
-                V::prefetch(&front[up]);
-                V::prefetch(&front[up ^ 1]);
-                V::prefetch(&front[up ^ 2]);
-                V::prefetch(&front[up ^ 3]);
+                prefetch::<V>(front, up);
                 V::prefetch(&front[down]);
-                if self.has_back {
+                if has_back {
                     V::prefetch(&back[up * parts]);
                     V::prefetch(&back[down * parts]);
                 }
             }
             let step = &mut moves[at];
-            if step.last != 0 {
+            if step.last != 0 && !(HEIGHT == 2 && few::<V, W>(front, &order, step)) {
                 let place = order.place(step.up);
                 let own = if step.is_single {
                     take::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.last)
@@ -318,12 +311,48 @@ impl Kept {
             }
             if step.now != 0 {
                 let place = order.place(step.down);
-                if order.bits > CACHED && std::mem::take(&mut self.fresh[place / PAGE]) {
+                if order.bits > CACHED && self.fresh[place / PAGE] {
+                    self.fresh[place / PAGE] = false;
                     begin(&mut front[place]);
                 }
-                self.has_back |= put::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.now);
+                has_back |= put::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.now);
             }
         }
+        self.has_back = has_back;
+    }
+}
+
+/// Neighbouring sets that make up one of the least set count that is a sum, where there are two of those.
+const NEIGHBOURS: usize = 4;
+
+/// A line goes up from one of four neighbouring sets: if there is little above it in these, and nothing at the back, it gets its numbers
+/// for three set counts, and is taken out. Whether that was so.
+#[inline(always)]
+fn few<V: Vector, const W: usize>(front: &mut [Part], order: &Order, step: &mut Move<W>) -> bool {
+    let place = order.place(step.up);
+    let neighbours = &mut front.as_chunks_mut::<NEIGHBOURS>().0[place / NEIGHBOURS];
+    let [a, b, c, d] = &*neighbours;
+    let newer = [V::newer(a, step.last), V::newer(b, step.last), V::newer(c, step.last), V::newer(d, step.last)];
+    let own = place % NEIGHBOURS;
+    let part = &mut neighbours[own];
+    if newer.contains(&PART) || part[PART - 1] != 0 {
+        return false;
+    }
+    if step.is_single {
+        V::remove(part, step.last, 0);
+    }
+    let pair = newer[own] + newer[own ^ 1];
+    let all = newer[0] + newer[1] + newer[2] + newer[3];
+    let Some([least, middle, most]) = step.newer[..order.bits as usize].last_chunk_mut() else { return false };
+    (*most, *middle, *least) = (newer[own] as u8, pair as u8, all as u8);
+    true
+}
+
+/// Fetches a set and those that make up one of a smaller number of sets with it.
+#[inline(always)]
+fn prefetch<V: Vector>(front: &[Part], place: usize) {
+    if let Some(neighbours) = front.as_chunks::<NEIGHBOURS>().0.get(place / NEIGHBOURS) {
+        neighbours.iter().for_each(|part| V::prefetch(part));
     }
 }
 

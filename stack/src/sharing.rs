@@ -5,7 +5,7 @@
 use crate::by_line::Mix;
 use crate::counts::{Binned, Bins, Buckets};
 use crate::digest::Digesting;
-use crate::held::{Entry, HELD};
+use crate::held::{ENTRIES, Entry};
 use crate::holes::{Holes, Instant};
 use crate::lines::{Id, Ids, Part, REGION};
 use crate::simd::Vector;
@@ -159,7 +159,7 @@ pub(crate) struct Sharing<const W: usize> {
     /// The time of the next reference.
     now: Instant,
     /// When each held line was last referenced.
-    held: Box<[Instant; HELD]>,
+    held: Box<[Instant; ENTRIES]>,
     /// By id, of lines that are not held: when they were last referenced, 0 if never, or [`LOST`].
     lines: Vec<Box<[Instant]>>,
     /// Where lines stood that were taken away and not referenced since.
@@ -235,7 +235,7 @@ impl<const W: usize> Sharing<W> {
     #[inline(always)]
     pub(crate) fn touch(&mut self, entry: Entry) -> Instant {
         self.now += 1;
-        std::mem::replace(&mut self.held[usize::from(entry) % HELD], self.now - 1)
+        std::mem::replace(&mut self.held[usize::from(entry) % ENTRIES], self.now - 1)
     }
 
     /// Whether there is nothing that was taken away and not referenced since.

@@ -169,13 +169,30 @@ pub(crate) trait Vector {
         })
     }
 
+    /// The lesser of d_a and `d_0 >> a` at each set count.
+    #[inline(always)]
+    fn least<const W: usize>(full: u32, by_set: &[u8; W]) -> [u8; W] {
+        std::array::from_fn(|index| (full >> (index + 1)).min(by_set[index].into()) as u8)
+    }
+
     /// How many stamps of a part are later than `last`.
     #[inline(always)]
     fn newer(part: &Part, last: Time) -> usize {
         part.iter().map(|&stamp| i32::from(stamp > last)).sum::<i32>() as usize
     }
 
-    /// Moves the stamps that are not later than `last` one place up, over the first of them; `next` comes in at the end.
+    /// The same of several parts together, newest first each; `None`: all of one of them are later.
+    #[inline(always)]
+    fn newer_in(parts: &[Part], last: Time) -> Option<usize> {
+        let mut sum = 0;
+        for part in parts {
+            sum += Self::newer(part, last);
+        }
+        parts.iter().all(|part| part[PART - 1] <= last).then_some(sum)
+    }
+
+    /// Moves the stamps that are not later than `last`, of which there is one, one place up, over the first of them; `next` comes
+    /// in at the end.
     #[inline(always)]
     fn remove(part: &mut Part, last: Time, next: Time) {
         let newer = Self::newer(part, last);

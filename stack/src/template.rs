@@ -11,10 +11,10 @@
 
 use crate::counts::{Buckets, Counts};
 use crate::digest::{Digest, Segment};
-use crate::digester::Segments;
+use crate::digester::{FeedPiece, Segments};
 use crate::repeats::{Combination, Kind};
 use crate::runs::Run;
-use crate::simd::{Task, Vector};
+use crate::simd::{Portable, Task, Vector};
 use crate::walk::Walks;
 use crate::{Bucket, Chunk, Item, Piece};
 use std::collections::BTreeMap;
@@ -211,7 +211,7 @@ impl<const W: usize> Templates<W> {
         let mut within = Within::default();
         for piece in chunk.pieces() {
             if let Piece::References(piece, weight) = piece {
-                segments.feed_piece::<V, _>(piece, weight, bucket, Some(&mut within));
+                V::run(FeedPiece { segments, piece, weight, bucket, counts: &mut within });
             }
         }
         let mut digest = segments.take(Digest::default());
@@ -318,7 +318,7 @@ pub(crate) trait Count<const W: usize> {
     fn again(&mut self, _place: usize, _run: Run, _full: u32, _by_set: &[u8; W]) {}
 
     /// After each batch.
-    fn spread(&mut self);
+    fn spread<V: Vector>(&mut self);
 }
 
 impl<const W: usize> Count<W> for Counts<W> {
@@ -338,8 +338,8 @@ impl<const W: usize> Count<W> for Counts<W> {
     }
 
     #[inline(always)]
-    fn spread(&mut self) {
-        Self::spread(self);
+    fn spread<V: Vector>(&mut self) {
+        Self::spread::<V>(self);
     }
 }
 
@@ -354,7 +354,7 @@ impl<const W: usize> Count<W> for Within<W> {
         self.counted.push(Combination { by_set: *by_set, full, kind, item, weight });
     }
 
-    fn spread(&mut self) {}
+    fn spread<V: Vector>(&mut self) {}
 }
 
 impl<const W: usize> Within<W> {
@@ -368,7 +368,7 @@ impl<const W: usize> Within<W> {
         for found in &self.counted {
             counts.add_near((found.kind, found.item), found.full, &found.by_set, found.weight * times);
         }
-        counts.spread();
+        counts.spread::<Portable>();
     }
 
     /// A reference to an item is counted by others.

@@ -13,7 +13,6 @@ use crate::runs::{Close, Fetch, LOST, Run, STORE, charge, first, kind};
 use crate::sharing::{Known, Sharing};
 use crate::simd::{Task, Vector};
 use crate::top::{NONE, Order};
-use std::slice::Iter;
 
 /// As [`Core::reference_held`].
 pub(crate) struct Upper<'a, 'b, const W: usize> {
@@ -43,7 +42,7 @@ impl<const W: usize> Core<W> {
         segment: Segment<'_>,
     ) {
         let (mut stamps, mut top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
-        let (mut followed, mut before) = (segment.again.iter(), segment.before.iter());
+        let (mut followed, mut before) = (segment.again.iter(), segment.before);
         let mut next = followed.next();
         for (index, &run) in segment.lines.iter().enumerate() {
             let run = Run { line: run.line.wrapping_add(segment.base), ..run };
@@ -80,7 +79,8 @@ impl<const W: usize> Core<W> {
                     self.work.closes.push(Close { after, line: run.line, id: 0, weight: run.weight, stored, since });
                 }
                 if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
-                    self.go_on::<V>(entry, line, (again, &mut before), bucket, counts.as_deref_mut());
+                    let after = self.work.fetches.len();
+                    self.go_on::<V>((entry, line), again, &mut before, after, bucket, counts.as_deref_mut());
                     next = followed.next();
                 }
                 continue;
@@ -105,13 +105,26 @@ impl<const W: usize> Core<W> {
             since.raise::<V>(full, &by_set);
             if stored != Charge::NONE {
                 let counts = if stored_within { within.as_deref_mut() } else { counts.as_deref_mut() };
-                self.store(entry, run.line, run.weight, stored, bucket, counts);
+                let after = self.work.fetches.len();
+                self.store((entry, run.line), run.weight, stored, after, bucket, counts);
             }
             if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
-                self.go_on::<V>(entry, run.line, (again, &mut before), bucket, counts.as_deref_mut());
+                let after = self.work.fetches.len();
+                self.go_on::<V>((entry, run.line), again, &mut before, after, bucket, counts.as_deref_mut());
                 next = followed.next();
             }
         }
+        top.store(&mut self.tiers.top);
+        self.lift::<V>(segment);
+    }
+
+    /// Lines of a segment come to the top, so that all stand in the order of their last reference.
+    #[inline(always)]
+    pub(crate) fn lift<V: Vector>(&mut self, segment: Segment<'_>) {
+        if segment.order.is_empty() {
+            return;
+        }
+        let (mut stamps, mut top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
         for &index in segment.order {
             let line = segment.lines[usize::from(index)].line.wrapping_add(segment.base);
             self.tiers.lift::<V>(&mut stamps, &mut top, line);
@@ -119,22 +132,21 @@ impl<const W: usize> Core<W> {
         top.store(&mut self.tiers.top);
     }
 
-    /// A line that is held is stored: closes the dirty interval that goes on, if there is one, in `bucket`, whose counts are
-    /// taken out.
+    /// A line that is held is stored, `after` so many fetches: closes the dirty interval that goes on, if there is one, in `bucket`,
+    /// whose counts are taken out.
     #[inline(always)]
-    fn store(
+    pub(crate) fn store(
         &mut self,
-        entry: Entry,
-        line: u64,
+        (entry, line): (Entry, u64),
         weight: u32,
         stored: Charge,
+        after: usize,
         bucket: Bucket,
         counts: Option<&mut Counts<W>>,
     ) {
         let since = self.tiers.held.since(entry);
         match since.stored.get() {
             None => {
-                let after = self.work.fetches.len();
                 self.work.closes.push(Close { after, line, id: 0, weight, stored, since: (*since).into() });
             }
             Some(_) if since.full == 0 => {}
@@ -150,19 +162,20 @@ impl<const W: usize> Core<W> {
 
     /// What followed the first reference to a line in a segment.
     #[inline(always)]
-    fn go_on<V: Vector>(
+    pub(crate) fn go_on<V: Vector>(
         &mut self,
-        entry: Entry,
-        line: u64,
-        (again, before): (&Again, &mut Iter<'_, Greatest>),
+        (entry, line): (Entry, u64),
+        again: &Again,
+        before: &mut &[Greatest],
+        after: usize,
         bucket: Bucket,
         counts: Option<&mut Counts<W>>,
     ) {
         if again.closes > 0
-            && let Some(before) = before.next()
+            && let Some(before) = before.split_off_first()
         {
             self.tiers.held.since(entry).raise::<V>(before.full, before.by_set());
-            self.store(entry, line, again.closes, again.stored, bucket, counts);
+            self.store((entry, line), again.closes, again.stored, after, bucket, counts);
         }
         again.go_on::<V, W>(self.tiers.held.since(entry));
     }

@@ -12,7 +12,7 @@
 use crate::by_line::Mix;
 use crate::counts::{Buckets, Counts};
 use crate::digest::{Again, Digest, Greatest, Segment};
-use crate::digester::Segments;
+use crate::digester::{FeedPiece, Segments};
 use crate::item::Charge;
 use crate::lines::Id;
 use crate::older::Time;
@@ -187,7 +187,7 @@ impl<const W: usize> Count<W> for Learning<W> {
         self.runs.push((place, run, Position::new(full, by_set)));
     }
 
-    fn spread(&mut self) {}
+    fn spread<V: Vector>(&mut self) {}
 }
 
 /// See the module's page.
@@ -297,7 +297,7 @@ fn read<V: Vector, const W: usize>(
     let (mut segments, mut learning) = (Segments::new(), Learning::default());
     for piece in chunk.pieces() {
         if let Piece::References(piece, weight) = piece {
-            segments.feed_piece::<V, _>(piece, weight, bucket, Some(&mut learning));
+            V::run(FeedPiece { segments: &mut segments, piece, weight, bucket, counts: &mut learning });
         }
     }
     let digest = segments.take(Digest::default());

@@ -169,7 +169,10 @@ impl<const W: usize> Task for Lift<'_, W> {
     fn run<V: Vector>(self) {
         let tiers = &mut self.core.tiers;
         let (mut stamps, mut top) = (tiers.newest.stamps::<V>(), V::Top::load(&tiers.top));
-        self.lines.for_each(|line| tiers.lift::<V>(&mut stamps, &mut top, line));
+        // No closure: that would be a function without these instructions.
+        for line in self.lines {
+            tiers.lift::<V>(&mut stamps, &mut top, line);
+        }
         top.store(&mut tiers.top);
     }
 }
@@ -236,7 +239,7 @@ impl<const W: usize> Walking<'_, W> {
         let asks = self.visit.as_deref_mut().map(|visit| (visit, self.strands));
         self.core.leave::<V>(self.bucket, counts.as_deref_mut(), asks);
         if let Some(counts) = counts {
-            counts.spread();
+            counts.spread::<V>();
         }
     }
 

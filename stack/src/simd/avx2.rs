@@ -101,6 +101,26 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn least<const W: usize>(full: u32, by_set: &[u8; W]) -> [u8; W] {
+        let mut least = [0_u8; W];
+        for first in (0..W).step_by(8) {
+            // SAFETY: see above; W is a multiple of 8.
+            unsafe {
+                let bits = _mm256_add_epi32(_mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 8), _mm256_set1_epi32(first as i32));
+                let shifted = _mm256_srlv_epi32(_mm256_set1_epi32(full as i32), bits);
+                let cut_off = _mm256_min_epu32(shifted, _mm256_set1_epi32(255));
+                let words = _mm_packus_epi32(_mm256_castsi256_si128(cut_off), _mm256_extracti128_si256::<1>(cut_off));
+                _mm_storel_epi64(least.as_mut_ptr().add(first).cast(), _mm_packus_epi16(words, words));
+            }
+        }
+        both(&mut least, by_set, |least, by_set| {
+            // SAFETY: see above.
+            unsafe { _mm_min_epu8(least, by_set) }
+        });
+        least
+    }
+
+    #[inline(always)]
     fn newer(part: &Part, last: Time) -> usize {
         // SAFETY: see above.
         unsafe {

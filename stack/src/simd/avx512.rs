@@ -147,6 +147,28 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn least<const W: usize>(full: u32, by_set: &[u8; W]) -> [u8; W] {
+        let mut least = [0; W];
+        for first in (0..W).step_by(16) {
+            // SAFETY: see above; W is a multiple of 8.
+            unsafe {
+                let bits = _mm512_add_epi32(
+                    _mm512_setr_epi32(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16),
+                    _mm512_set1_epi32(first as i32),
+                );
+                let shifted = _mm512_cvtusepi32_epi8(_mm512_srlv_epi32(_mm512_set1_epi32(full as i32), bits));
+                let (from, to) = (by_set.as_ptr().add(first).cast(), least.as_mut_ptr().add(first).cast());
+                if W - first >= 16 {
+                    _mm_storeu_si128(to, _mm_min_epu8(shifted, _mm_loadu_si128(from)));
+                } else {
+                    _mm_storel_epi64(to, _mm_min_epu8(shifted, _mm_loadl_epi64(from)));
+                }
+            }
+        }
+        least
+    }
+
+    #[inline(always)]
     fn newer(part: &Part, last: Time) -> usize {
         // SAFETY: see above.
         unsafe {
@@ -156,14 +178,30 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn newer_in(parts: &[Part], last: Time) -> Option<usize> {
+        // SAFETY: see above.
+        unsafe {
+            let (last, one) = (_mm512_set1_epi32(last), _mm512_set1_epi32(1));
+            let mut sums = _mm512_setzero_si512();
+            for part in parts {
+                let newer = _mm512_cmpgt_epi32_mask(_mm512_loadu_si512(part.as_ptr().cast()), last);
+                sums = _mm512_mask_add_epi32(sums, newer, sums, one);
+            }
+            let oldest = _mm_extract_epi32::<3>(_mm512_extracti32x4_epi32::<3>(sums));
+            (oldest == 0).then(|| sum(sums))
+        }
+    }
+
+    #[inline(always)]
     fn remove(part: &mut Part, last: Time, next: Time) {
         // SAFETY: see above.
         unsafe {
             let stamps = _mm512_loadu_si512(part.as_ptr().cast());
-            let newer = _mm512_cmpgt_epi32_mask(stamps, _mm512_set1_epi32(last)).count_ones() as usize;
-            let places = _mm512_load_si512(WITHOUT[newer % (PART + 1)].0.as_ptr().cast());
-            let next = _mm512_castsi128_si512(_mm_cvtsi32_si128(next));
-            _mm512_storeu_si512(part.as_mut_ptr().cast(), _mm512_permutex2var_epi32(stamps, places, next));
+            let newer = _mm512_cmpgt_epi32_mask(stamps, _mm512_set1_epi32(last));
+            let others = !_blsi_u32(!u32::from(newer)) as __mmask16;
+            let next = _mm512_maskz_set1_epi32(1 << (PART - 1), next);
+            let after = _mm512_or_si512(_mm512_maskz_compress_epi32(others, stamps), next);
+            _mm512_storeu_si512(part.as_mut_ptr().cast(), after);
         }
     }
 
@@ -241,13 +279,17 @@ impl Order for TopRegisters {
     }
 
     #[inline(always)]
-    fn lift(self, place: usize, _line: u64) -> (Self, Entry) {
+    fn lift(self, place: usize, line: u64) -> (Self, Entry) {
         // SAFETY: see above.
         unsafe {
-            let places = _mm512_load_si512(LIFTED[place % TOP].0.as_ptr().cast());
-            let words = _mm512_cvtepi64_epi16(places);
-            let entries = _mm_permutexvar_epi16(words, self.1);
-            (Self(_mm512_permutexvar_epi64(places, self.0), entries), _mm_extract_epi16::<0>(entries) as Entry)
+            let entries = _mm_permutexvar_epi16(_mm_set1_epi16(place as i16), self.1);
+            // Those up to the place are as if it were pushed.
+            let line = _mm512_set1_epi64(line as i64);
+            let lifted = up_to(self.0, line);
+            let lines = _mm512_alignr_epi64::<7>(self.0, line);
+            let lines = _mm512_mask_mov_epi64(self.0, lifted, lines);
+            let moved = _mm_mask_mov_epi16(self.1, lifted, _mm_alignr_epi8::<14>(self.1, entries));
+            (Self(lines, moved), _mm_extract_epi16::<0>(entries) as Entry)
         }
     }
 
@@ -264,28 +306,12 @@ impl Order for TopRegisters {
     fn last(self) -> Option<(u64, Entry)> {
         // SAFETY: see above.
         let (line, entry) = unsafe {
-            let lines = _mm512_extracti64x2_epi64::<3>(self.0);
+            let lines = _mm512_extracti32x4_epi32::<3>(self.0);
             (_mm_extract_epi64::<1>(lines) as u64, _mm_extract_epi16::<7>(self.1) as Entry)
         };
         (line != NONE).then_some((line, entry))
     }
 }
-
-/// For each place where each is found once the one there is on top.
-static LIFTED: [Aligned<[u64; TOP]>; TOP] = {
-    let mut all = [const { Aligned([0; TOP]) }; TOP];
-    let mut lifted = 0;
-    while lifted < TOP {
-        let mut place = 1;
-        all[lifted].0[0] = lifted as u64;
-        while place < TOP {
-            all[lifted].0[place] = (place - (place <= lifted) as usize) as u64;
-            place += 1;
-        }
-        lifted += 1;
-    }
-    all
-};
 
 /// Vectors, all ones where something is to go. Masks in registers would do as well, but the compiler makes stores under
 /// such a mask of them, and loads have to wait for those.
@@ -305,20 +331,33 @@ const fn only<const SIZE: usize, const N: usize>() -> [Aligned<[u8; 64]>; N] {
     all
 }
 
-/// For each place the places that are left without it, the first of a second vector at the end.
-static WITHOUT: [Aligned<[u32; PART]>; PART + 1] = {
-    let mut all = [const { Aligned([0; PART]) }; PART + 1];
-    let mut gone = 0;
-    while gone <= PART {
-        let mut place = 0;
-        while place < PART {
-            all[gone].0[place] = (place + (place >= gone) as usize) as u32;
-            place += 1;
-        }
-        gone += 1;
+/// Of all sixteen.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sum(all: __m512i) -> usize {
+    _mm512_reduce_add_epi32(all) as usize
+}
+
+/// One bit for each of these lines up to the first that is this one. In registers of masks all the way: it takes long to bring
+/// one elsewhere and back, and the next line waits for it.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn up_to(lines: __m512i, line: __m512i) -> __mmask8 {
+    let up_to: u32;
+    // SAFETY:
+    // - registers only.
+    unsafe {
+        core::arch::asm!(
+            "vpcmpeqq {here}, {lines}, {line}",
+            "kaddd {up_to}, {here}, {less}",
+            "kxord {up_to}, {up_to}, {here}",
+            lines = in(zmm_reg) lines, line = in(zmm_reg) line, less = in(kreg) u32::MAX,
+            here = out(kreg) _, up_to = out(kreg) up_to,
+            options(pure, nomem, nostack, preserves_flags),
+        );
     }
-    all
-};
+    up_to as __mmask8
+}
 
 /// `new` where the mask is all ones, else `old`.
 #[inline]
