@@ -5,7 +5,7 @@ use crate::by_line::Mix;
 use crate::dense::Dense;
 use crate::near::Near;
 use crate::repeats::{Combination, Kind, Repeats};
-use crate::simd::Vector;
+use crate::simd::{Portable, Vector};
 use crate::{Bucket, Item, Limits};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -435,7 +435,7 @@ impl<const W: usize> Counts<W> {
                 of_full[kind].add(u64::from(full), weight);
                 by_set[kind].add_all(levels, &near, ways, weight);
                 if alike.kind != Kind::Writeback {
-                    capacity.add_all(levels, &least(full, &near), ways, weight);
+                    capacity.add_all(levels, &Portable::least(full, &near), ways, weight);
                 }
             }
         });
@@ -472,15 +472,11 @@ impl<const W: usize> Counts<W> {
     }
 
     fn take_near(&mut self, near: &Near) {
-        let (mut capacity, ways) = (std::mem::take(&mut self.capacity), self.limits.max_ways as u8);
-        add_near(near, self.cells(Item::NONE), &mut capacity, ways);
-        self.capacity = capacity;
+        add_near(near, cells_of(&mut self.cells, Item::NONE), &mut self.capacity, self.limits.max_ways as u8);
     }
 
     fn take_dense(&mut self, dense: &Dense<W>) {
-        let (mut capacity, ways) = (std::mem::take(&mut self.capacity), self.limits.max_ways as u8);
-        add_dense(dense, self.cells(Item::NONE), &mut capacity, ways);
-        self.capacity = capacity;
+        add_dense(dense, cells_of(&mut self.cells, Item::NONE), &mut self.capacity, self.limits.max_ways as u8);
     }
 
     /// What waits in the tables and behind them.
@@ -560,18 +556,23 @@ fn try_table<const W: usize, const ENTRIES: usize>(
 /// Counts what was counted in bits.
 fn add_near(near: &Near, cells: &mut Cells, capacity: &mut Rows, ways: u8) {
     near.by_full().for_each(|(kind, value, count)| cells.full[kind as usize].add(value as u64, count));
-    for (kind, index, value, count) in near.by_set() {
-        cells.by_set[kind as usize].add_one(index, value, ways, count);
-    }
-    near.by_capacity().for_each(|(index, value, count)| capacity.add_one(index, value, ways, count));
+    add_by_set(near.by_set(), near.by_capacity(), cells, capacity, ways);
 }
 
-/// Counts what was counted there; by d_0 it was already.
+/// Counts what was counted for each value; by d_0 it was already.
 fn add_dense<const W: usize>(dense: &Dense<W>, cells: &mut Cells, capacity: &mut Rows, ways: u8) {
-    for (kind, index, value, count) in dense.by_set() {
-        cells.by_set[kind as usize].add_one(index, value, ways, count);
-    }
-    dense.by_capacity().for_each(|(index, value, count)| capacity.add_one(index, value, ways, count));
+    add_by_set(dense.by_set(), dense.by_capacity(), cells, capacity, ways);
+}
+
+fn add_by_set(
+    by_set: impl Iterator<Item = (Kind, usize, usize, u64)>,
+    by_capacity: impl Iterator<Item = (usize, usize, u64)>,
+    cells: &mut Cells,
+    capacity: &mut Rows,
+    ways: u8,
+) {
+    by_set.for_each(|(kind, index, value, count)| cells.by_set[kind as usize].add_one(index, value, ways, count));
+    by_capacity.for_each(|(index, value, count)| capacity.add_one(index, value, ways, count));
 }
 
 /// Counts a load or store by `min(d_a, d_0 >> a)`.
@@ -579,14 +580,8 @@ fn add_dense<const W: usize>(dense: &Dense<W>, cells: &mut Cells, capacity: &mut
 fn add_capacity<const W: usize>(capacity: &mut Rows, combination: &Combination<W>, ways: u8) {
     let &Combination { by_set, full, kind, weight, .. } = combination;
     if kind != Kind::Writeback {
-        capacity.add::<W>(&least(full, &by_set), ways, weight);
+        capacity.add::<W>(&Portable::least(full, &by_set), ways, weight);
     }
-}
-
-/// What counts as capacity: by set count the least distance of `by_set` and of one set divided by how many there are.
-#[inline(always)]
-fn least<const N: usize>(full: u32, by_set: &[u8; N]) -> [u8; N] {
-    std::array::from_fn(|index| ((full >> (index + 1)).min(255) as u8).min(by_set[index]))
 }
 
 /// The end-of-run part of one item of a bucket: lines whose last store was counted there, by `max(m, depth now)`.

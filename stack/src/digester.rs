@@ -137,21 +137,25 @@ impl Stack {
     }
 }
 
-/// As [`Segments::feed_piece`], counted somewhere.
-pub(crate) struct FeedPiece<'a, 'b, C, const W: usize> {
+/// Takes the references of a chunk to learn from.
+pub(crate) struct Read<'a, 'b, C, const W: usize> {
     pub(crate) segments: &'a mut Segments<W>,
-    pub(crate) piece: Chunk<'b>,
-    pub(crate) weight: u32,
+    pub(crate) chunk: Chunk<'b>,
     pub(crate) bucket: Bucket,
     pub(crate) counts: &'a mut C,
 }
 
-impl<C: Count<W>, const W: usize> Task for FeedPiece<'_, '_, C, W> {
-    type Answer = ();
+impl<C: Count<W>, const W: usize> Task for Read<'_, '_, C, W> {
+    type Answer = Digest;
 
     #[inline(always)]
-    fn run<V: Vector>(self) {
-        self.segments.feed_piece::<V, C>(self.piece, self.weight, self.bucket, Some(self.counts));
+    fn run<V: Vector>(self) -> Digest {
+        for piece in self.chunk.pieces() {
+            if let Piece::References(piece, weight) = piece {
+                self.segments.feed_piece::<V, C>(piece, weight, self.bucket, Some(self.counts));
+            }
+        }
+        self.segments.take(Digest::default())
     }
 }
 

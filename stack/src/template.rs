@@ -11,12 +11,12 @@
 
 use crate::counts::{Buckets, Counts};
 use crate::digest::{Digest, Segment};
-use crate::digester::{FeedPiece, Segments};
+use crate::digester::{Read, Segments};
 use crate::repeats::{Combination, Kind};
 use crate::runs::Run;
 use crate::simd::{Portable, Task, Vector};
 use crate::walk::Walks;
-use crate::{Bucket, Chunk, Item, Piece};
+use crate::{Bucket, Chunk, Item};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -209,12 +209,7 @@ impl<const W: usize> Templates<W> {
     ) {
         let segments = self.segments.get_or_insert_with(|| Box::new(Segments::new()));
         let mut within = Within::default();
-        for piece in chunk.pieces() {
-            if let Piece::References(piece, weight) = piece {
-                V::run(FeedPiece { segments, piece, weight, bucket, counts: &mut within });
-            }
-        }
-        let mut digest = segments.take(Digest::default());
+        let mut digest = V::run(Read { segments, chunk, bucket, counts: &mut within });
         let references: u64 = within.counted.iter().map(|found| u64::from(found.kind != Kind::Writeback)).sum();
         let pays = digest.segments().count() == 1 && references as usize >= (PAYS - 1) * digest.firsts();
         digest.count_from(base);

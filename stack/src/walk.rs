@@ -11,8 +11,8 @@
 
 use crate::by_line::Mix;
 use crate::counts::{Buckets, Counts};
-use crate::digest::{Again, Digest, Greatest, Segment};
-use crate::digester::{FeedPiece, Segments};
+use crate::digest::{Again, Greatest, Segment};
+use crate::digester::{Read, Segments};
 use crate::item::Charge;
 use crate::lines::Id;
 use crate::older::Time;
@@ -22,7 +22,7 @@ use crate::sharing::Position;
 use crate::sheets::MOST_LINES;
 use crate::simd::{Task, Vector};
 use crate::template::{Count, Within, hash};
-use crate::{Bucket, Chunk, Found, Item, Piece};
+use crate::{Bucket, Chunk, Found, Item};
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
@@ -295,12 +295,7 @@ fn read<V: Vector, const W: usize>(
     whats: &mut Vec<What>,
 ) -> Option<(Vec<First>, Vec<Spot>, Within<W>)> {
     let (mut segments, mut learning) = (Segments::new(), Learning::default());
-    for piece in chunk.pieces() {
-        if let Piece::References(piece, weight) = piece {
-            V::run(FeedPiece { segments: &mut segments, piece, weight, bucket, counts: &mut learning });
-        }
-    }
-    let digest = segments.take(Digest::default());
+    let digest = V::run(Read { segments: &mut segments, chunk, bucket, counts: &mut learning });
     let mut all = digest.segments();
     let (Some(Segment { lines, again, before, order, .. }), None) = (all.next(), all.next()) else { return None };
     let (mut again, mut before) = (again.iter().peekable(), before.iter());

@@ -188,7 +188,8 @@ impl Vector for Avx512 {
                 sums = _mm512_mask_add_epi32(sums, newer, sums, one);
             }
             let oldest = _mm_extract_epi32::<3>(_mm512_extracti32x4_epi32::<3>(sums));
-            (oldest == 0).then(|| sum(sums))
+            // No closure: that would be a function without these instructions.
+            if oldest == 0 { Some(_mm512_reduce_add_epi32(sums) as usize) } else { None }
         }
     }
 
@@ -329,13 +330,6 @@ const fn only<const SIZE: usize, const N: usize>() -> [Aligned<[u8; 64]>; N] {
         byte += 1;
     }
     all
-}
-
-/// Of all sixteen.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn sum(all: __m512i) -> usize {
-    _mm512_reduce_add_epi32(all) as usize
 }
 
 /// One bit for each of these lines up to the first that is this one. In registers of masks all the way: it takes long to bring
