@@ -362,7 +362,7 @@ impl<const W: usize> Behind<W> {
                 && let Some((strand, number)) = line.place(strands)
             {
                 let here = (!line.is_cold).then(|| Position::new(line.full, &by_set));
-                visit.walked((number, line.lines, by), what, here, &mut near[strand]);
+                visit.walked((number, line.lines, by * u64::from(line.apart)), what, here, &mut near[strand]);
             }
             if let Some(counts) = counts.as_deref_mut() {
                 let weight = line.lines.into();

@@ -17,6 +17,8 @@ use std::ops::Range;
 
 /// So many periods at least.
 pub(crate) const EVEN: u64 = 8;
+/// Where neighbours may differ at fewer set bits than this, lines are looked at together that agree in so many: they differ less.
+const CLASS_BITS: u32 = 3;
 /// Line numbers are alike modulo this.
 const TURN: u32 = 1 << 24;
 
@@ -170,6 +172,31 @@ impl<const W: usize> Above<W> {
         let left = self.adds.iter().chain(&self.takes).map(left).min().unwrap_or(within);
         u64::from(left / by) + 1
     }
+
+    /// From the line of a period, `at`, to the next one, `apart` periods or a multiple behind it, that has something else above it by
+    /// set, or is not before `end`. `sums` are those of the first one, and become those of the other.
+    #[inline(always)]
+    fn go_on<V: Vector>(
+        &self,
+        (mut at, end, apart): (u64, u64, u64),
+        by: u64,
+        uncertain: u32,
+        sums: &mut (u32, [u8; W], u32),
+    ) -> u64 {
+        let by_set = sums.1;
+        loop {
+            let alike = || self.alike((at * by) as u32, by as u32, uncertain);
+            at = if apart > 1 { at + apart } else { end.min(at + alike()) };
+            if at >= end {
+                return at;
+            }
+            *sums = self.of::<V>((at * by) as u32);
+            // Where something changes the sums may be the same.
+            if uncertain == 0 || sums.1 != by_set {
+                return at;
+            }
+        }
+    }
 }
 
 impl<const W: usize> Walking<'_, W> {
@@ -207,7 +234,7 @@ impl<const W: usize> Walking<'_, W> {
         mut counts: Option<&mut Counts<W>>,
     ) {
         let (by, ways) = (self.by(), self.core.limits.max_ways);
-        for (Course { from, above }, first) in courses.iter().zip(cycle) {
+        for (Course { from, above }, does) in courses.iter().zip(cycle) {
             if self.core.work.walked.len() + periods as usize > BATCH {
                 self.leave::<V>(counts.as_deref_mut());
             }
@@ -215,27 +242,32 @@ impl<const W: usize> Walking<'_, W> {
             let ids = known.ids(from.line..from.line + periods * by);
             let is_alike = from.singles == 0 && above.more == 0;
             let uncertain = if is_alike { above.uncertain::<V>(periods, by, ways) } else { 0 };
+            let apart = if (1..CLASS_BITS).contains(&uncertain) { 1 << CLASS_BITS } else { 1 };
             let mut period = 0;
             while period < periods {
-                let done = period * by;
-                let alike = above.alike(done as u32, by as u32, uncertain).min(periods - period);
-                let rest = &ids[done as usize..];
-                let Ids { first: id, step: id_step, count: lines } =
-                    Ids::even(&rest[..rest.len().min((alike * by) as usize)], by as usize);
-                let (full, by_set, _) = above.of::<V>(done as u32);
-                work.walked.push(Walked {
-                    by_set,
-                    full,
-                    id,
-                    line: (from.line + done) as u32,
-                    last: if from.singles > 0 { from.last + period as Time * from.step } else { 0 },
-                    what: first.what,
-                    lines,
-                    id_step,
-                    is_single: false,
-                    is_cold: false,
-                });
-                period += u64::from(lines);
+                let ids = Ids::even(&ids[(period * by) as usize..], by as usize);
+                let end = period + u64::from(ids.count);
+                for class in period..end.min(period + apart) {
+                    let (mut at, mut next) = (class, above.of::<V>((class * by) as u32));
+                    while at < end {
+                        let ((full, by_set, _), first) = (next, at);
+                        at = above.go_on::<V>((at, end, apart), by, uncertain, &mut next);
+                        work.walked.push(Walked {
+                            by_set,
+                            full,
+                            id: ids.number((first - period) as u32),
+                            line: (from.line + first * by) as u32,
+                            last: if from.singles > 0 { from.last + first as Time * from.step } else { 0 },
+                            what: does.what,
+                            lines: ((at - first) / apart) as u32,
+                            apart: apart as u32,
+                            id_step: ids.step.wrapping_mul(apart as u32),
+                            is_single: false,
+                            is_cold: false,
+                        });
+                    }
+                }
+                period = end;
             }
         }
         for (course, follow) in courses.iter().zip(follows) {

@@ -207,7 +207,7 @@ pub(crate) struct Walk<const W: usize> {
     each: Within<W>,
 }
 
-/// A line that a loop walked over, or several of a strand, each one period after the one before, to which the same happened.
+/// A line that a loop walked over, or several of a strand, to which the same happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walked<const W: usize> {
     /// Distances, as far as they are known.
@@ -219,8 +219,10 @@ pub(crate) struct Walked<const W: usize> {
     /// When it came to the older tier; 0: nothing more is to be known.
     pub(crate) last: Time,
     pub(crate) what: u32,
-    /// How many, and how far their ids are from each other; one that is to be looked for is alone.
+    /// How many, each so many periods behind the one before, and how far their ids are from each other; one that is to be looked for
+    /// is alone.
     pub(crate) lines: u32,
+    pub(crate) apart: u32,
     pub(crate) id_step: Id,
     /// Whether it was in no sheet there.
     pub(crate) is_single: bool,

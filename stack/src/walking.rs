@@ -208,6 +208,7 @@ impl<const W: usize> Walking<'_, W> {
             last: taken.filter(|_| needs_sets).map_or(0, |taken| taken.last),
             what: first.what,
             lines: 1,
+            apart: 1,
             id_step: 0,
             is_single: taken.is_some_and(|taken| taken.is_single),
             is_cold: taken.is_none(),
