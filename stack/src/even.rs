@@ -3,7 +3,7 @@
 //! As long as each strand takes the lines of one sheet that came at an even pace, what is above its lines is a few ranges of
 //! lines, whose ends stay where they are or move on with the line in each period. So distances by set need few steps each:
 //! whatever does not move against the line is the same all the time. What does move changes them seldom, but for few sets: lines
-//! that follow each other are often alike, as far as is counted.
+//! that follow each other are often alike, as far as is counted, or those of every eighth period are.
 
 use crate::counts::Counts;
 use crate::engine::{BATCH, Core};
