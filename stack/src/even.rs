@@ -185,8 +185,7 @@ impl<const W: usize> Above<W> {
     ) -> u64 {
         let by_set = sums.1;
         loop {
-            let alike = || self.alike((at * by) as u32, by as u32, uncertain);
-            at = if apart > 1 { at + apart } else { end.min(at + alike()) };
+            at = if apart > 1 { at + apart } else { end.min(at + self.alike((at * by) as u32, by as u32, uncertain)) };
             if at >= end {
                 return at;
             }

@@ -219,9 +219,9 @@ pub(crate) struct Walked<const W: usize> {
     /// When it came to the older tier; 0: nothing more is to be known.
     pub(crate) last: Time,
     pub(crate) what: u32,
-    /// How many, each so many periods behind the one before, and how far their ids are from each other; one that is to be looked for
-    /// is alone.
+    /// How many; one that is to be looked for is alone.
     pub(crate) lines: u32,
+    /// How many periods each is behind the one before, and how far their ids are from each other.
     pub(crate) apart: u32,
     pub(crate) id_step: Id,
     /// Whether it was in no sheet there.
