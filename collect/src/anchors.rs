@@ -13,11 +13,14 @@ pub struct Seek {
     pub shortest: u64,
     /// Words of the longest.
     pub longest: usize,
+    /// Where a word stands for so many accesses, on average, what comes is kept before there is a guess, up to half of the
+    /// longest round.
+    pub dense: u64,
 }
 
 impl Default for Seek {
     fn default() -> Self {
-        Self { one_in: 128, anchors: 8, shortest: 1 << 19, longest: 1 << 24 }
+        Self { one_in: 128, anchors: 8, shortest: 1 << 19, longest: 1 << 24, dense: 2 }
     }
 }
 

@@ -31,6 +31,14 @@ pub(crate) struct Rounds {
     /// The guess.
     length: u64,
     state: State,
+    past: Past,
+}
+
+/// What was analysed last: perhaps a round.
+#[derive(Debug, Default)]
+struct Past {
+    round: Round,
+    accesses: u64,
 }
 
 #[derive(Debug, Default)]
@@ -41,8 +49,8 @@ enum State {
     /// A round of so many words is being recorded, all parts of it alike that have so many.
     Recording { round: Round, length: usize, part: usize },
     /// All that came since is the same, up to this place of it. From the next batch on a round is counted: so many of its
-    /// words came.
-    Following { round: Round, at: Place, counted: Option<usize> },
+    /// words came. If it was not recorded for the guess, but came before, all parts of it alike that have so many words.
+    Following { round: Round, at: Place, counted: Option<usize>, kept: Option<usize> },
     /// The same, and it was counted: from one place of the round on so many words were only compared.
     Comparing { round: Round, from: Place, at: Place, words: u64 },
     /// Something else came, for so many words more the round may come again: since then as many words as here, up to this place,
@@ -108,11 +116,13 @@ impl Rounds {
         if batch.is_owed() && self.compared().is_none() {
             // What it would have been compared with is gone.
             self.state = State::Seeking;
+            self.past = Past::default();
             return Next::Analyse;
         }
         if !matches!(self.state, State::Comparing { .. }) {
             self.seeker.look(words, batch.accesses(), self.accesses);
             self.accesses += batch.accesses();
+            self.past.keep(batch, bucket, self.seeker.seek, full);
         }
         self.seeker.at += words.len() as u64;
         match &mut self.state {
@@ -138,17 +148,21 @@ impl Rounds {
                 if round.content.words().len() == *length {
                     let round = std::mem::take(round);
                     match round.follow(Place::START, batch, end, bucket) {
-                        Some(at) => self.state = State::Following { round, at, counted: None },
+                        Some(at) => self.state = State::Following { round, at, counted: None, kept: None },
                         None => self.give_up(),
                     }
                 }
                 Next::Analyse
             }
-            State::Following { round, at, counted } => {
+            State::Following { round, at, counted, kept } => {
                 let length = round.content.words().len();
                 let before = counted.unwrap_or(0);
                 let Some(next) = round.follow(*at, batch, Place::START, bucket).filter(|_| !full) else {
-                    self.give_up();
+                    match *kept {
+                        // The first one may be another, or begin earlier.
+                        Some(part) => self.state = State::Recording { round: Round::of_length(length), length, part },
+                        None => self.give_up(),
+                    }
                     return Next::Analyse;
                 };
                 if before + words.len() < length {
@@ -162,6 +176,7 @@ impl Rounds {
                 }
                 let (from, round) = (round.behind(*at, end), std::mem::take(round));
                 self.state = State::Comparing { round, from, at: next, words: (words.len() - end.word) as u64 };
+                self.past = Past::default();
                 Next::End(end)
             }
             State::Comparing { round, at, words: since, .. } => {
@@ -185,6 +200,7 @@ impl Rounds {
                     return Next::Analyse;
                 }
                 self.state = State::Comparing { round: std::mem::take(round), from: at, at, words: 0 };
+                self.past = Past::default();
                 Next::Again
             }
         }
@@ -255,11 +271,33 @@ impl Rounds {
         let Seek { shortest, longest, .. } = self.seeker.seek;
         let (length, part) = (one.at_least(shortest), one.words as usize);
         self.length = one.words;
-        if length <= longest as u64 && repeats(words, words.len() / 2, part) {
-            let (round, length) = (Round::of_length(length as usize), length as usize);
-            self.state = State::Recording { round, length, part };
+        if length > longest as u64 || !repeats(words, words.len() / 2, part) {
+            return self.give_up();
+        }
+        let length = length as usize;
+        let past = self.past.round.last(length);
+        self.state = if past.words() == length {
+            State::Following { round: past, at: Place::START, counted: None, kept: Some(part) }
         } else {
-            self.give_up();
+            State::Recording { round: Round::of_length(length), length, part }
+        };
+    }
+}
+
+impl Past {
+    /// Adds a batch, if there is room and what a word stands for is worth it; else begins anew.
+    fn keep(&mut self, batch: &Batch, bucket: Bucket, Seek { longest, dense, .. }: Seek, full: bool) {
+        let (words, most) = (self.round.words() + batch.words().len(), longest / 2);
+        let others = self.round.words() > 0 && self.round.objects != batch.objects();
+        self.accesses += batch.accesses();
+        if full || others || self.accesses < dense * words as u64 {
+            *self = Self::default();
+            return;
+        }
+        self.round.record(batch, batch.end(), bucket);
+        if words > most + most / 4 {
+            self.accesses = (u128::from(self.accesses) * most as u128 / words as u128) as u64;
+            self.round = self.round.last(most);
         }
     }
 }
@@ -293,18 +331,14 @@ impl Round {
         }
     }
 
-    /// Forgets what is before its last words, so many; whether a record begins there.
-    pub(crate) fn keep_last(&mut self, words: usize) -> bool {
-        let gone = self.words() - words;
-        let place = self.content.place_behind(Place::START, gone);
-        let mut last = Batch::with_capacity(words);
-        last.become_part(&self.content, place..self.content.end());
-        self.content = last;
-        self.buckets.retain_mut(|(end, _)| {
-            *end = end.saturating_sub(gone);
-            *end > 0
-        });
-        place.word == gone
+    /// Its last words, so many or, where no record begins there, fewer.
+    pub(crate) fn last(&self, words: usize) -> Self {
+        let place = self.content.place_behind(Place::START, self.words().saturating_sub(words));
+        let mut last = Self { objects: self.objects, ..Self::of_length(words) };
+        last.content.become_part(&self.content, place..self.content.end());
+        let ends = self.buckets.iter().filter(|(end, _)| *end > place.word);
+        last.buckets.extend(ends.map(|&(end, bucket)| (end - place.word, bucket)));
+        last
     }
 
     /// The bucket of a word, and the first word of the next.
@@ -387,7 +421,7 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-    pub(crate) const SEEK: Seek = Seek { one_in: 4, anchors: 3, shortest: 500, longest: 4000 };
+    pub(crate) const SEEK: Seek = Seek { one_in: 4, anchors: 3, shortest: 500, longest: 4000, dense: 0 };
     /// Records, all in one bucket.
     pub(crate) type Records = (u8, Vec<Vec<u64>>);
 
@@ -481,6 +515,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_came_before_the_guess_need_not_be_recorded() {
+        let again = |dense: u64, is_alike: bool| {
+            let mut records: Vec<_> = (0..20).flat_map(|_| step(150)).collect();
+            if !is_alike {
+                records[0].1[149][1] += 0x1000;
+            }
+            let snapshot = says(&config(Some(Seek { dense, ..SEEK })), &records, &[7], false, None);
+            let again = snapshot.again;
+            assert_eq!(Snapshot { again: 0, ..snapshot }, says(&config(None), &records, &[7], false, None));
+            again / (2 * 150 + 2 * 100 + 2)
+        };
+        assert_eq!([again(0, true), again(9, true)], [17, 16]);
+        assert_eq!([again(0, false), again(9, false)], [16, 16]);
+    }
+
+    #[test]
     fn a_round_comes_again_after_something_else() {
         // After every twentieth round one record more, at another address each time, or with an event in it.
         let records = |event: bool| -> Vec<Records> {
@@ -546,7 +596,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_wrong_guess_is_given_up() {
-        let mut rounds = Rounds::new(SEEK);
+        let mut rounds = Rounds::new(Seek { dense: 10, ..SEEK });
         let batch = |line: u64| {
             let mut batch = Batch::new();
             batch.append((0..100).flat_map(|i| [3, (line + i * 7) << 6]), &mut shapes(), |_| {});

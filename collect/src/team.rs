@@ -223,7 +223,10 @@ impl Team {
             *words -= gone;
         }
         self.pieces.retain(|piece| piece.1 > 0);
-        self.members.iter_mut().all(|member| member.round.keep_last(member.length))
+        self.members.iter_mut().all(|member| {
+            member.round = member.round.last(member.length);
+            member.round.words() == member.length
+        })
     }
 
     /// A slot has just done something else, for so many words. Where that comes again and again, what is between is a round, too.
