@@ -10,6 +10,7 @@
 
 use crate::courses::Course;
 use bf_profile::{LinePlace, LineUser, SharedLine, SharedLines};
+use bf_stack::ByLine;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
@@ -27,7 +28,9 @@ const MAY_BE: usize = 1 << 16;
 pub(crate) struct Tracker {
     shift: u32,
     most: usize,
-    lines: HashMap<u64, Line, FixedState>,
+    lines: Vec<Line>,
+    /// By number of a line: 1 + which of them it is; 0: none.
+    places: ByLine<u32>,
     /// By the lowest bits of their numbers: others than these are not followed.
     may_be: Box<[u64]>,
     /// Of the last accesses that came to a whole line: which bytes of each such line, and how many do.
@@ -39,6 +42,7 @@ pub(crate) struct Tracker {
 
 #[derive(Debug, Default)]
 struct Line {
+    number: u64,
     users: Vec<User>,
 }
 
@@ -75,7 +79,7 @@ impl Tracker {
     /// What it counted so far.
     pub(crate) fn counted(&self) -> Tally {
         let of = |line: &Line| line.users.iter().map(User::counts).collect();
-        Tally(self.lines.iter().map(|(&number, line)| (number, of(line))).collect())
+        Tally(self.lines.iter().map(|line| (line.number, of(line))).collect())
     }
 
     /// What it counted since it had counted that. Whoever used a line since, wherever in the program, had done so before.
@@ -92,8 +96,8 @@ impl Tracker {
 
     /// Counts that once more, so often: as if the same accesses came again that found and left each line as then.
     pub(crate) fn count_again(&mut self, tally: &Tally, times: u64) {
-        for (number, again) in &tally.0 {
-            let users = self.lines.get_mut(number).into_iter().flat_map(|line| &mut line.users);
+        for (&number, again) in &tally.0 {
+            let users = self.line(number).into_iter().flat_map(|line| &mut line.users);
             for (user, again) in users.zip(again) {
                 let mut counts = user.counts();
                 counts.add(again, times);
@@ -106,13 +110,19 @@ impl Tracker {
     /// For lines of `1 << shift` bytes, so many at most.
     pub(crate) fn new(shift: u32, most: usize) -> Self {
         let may_be = vec![0; MAY_BE / 64].into_boxed_slice();
-        let (lines, inner) = (HashMap::default(), None);
-        Self { shift, most, lines, may_be, inner, misses: 0, dropped_lines: 0, dropped_accesses: 0 }
+        let (lines, places, inner) = (Vec::new(), ByLine::new(), None);
+        Self { shift, most, lines, places, may_be, inner, misses: 0, dropped_lines: 0, dropped_accesses: 0 }
+    }
+
+    /// A line that is followed.
+    fn line(&mut self, number: u64) -> Option<&mut Line> {
+        let place = self.places.get(number).checked_sub(1)?;
+        self.lines.get_mut(place as usize)
     }
 
     /// A slot used a line before others did, and perhaps stored it, at a place.
     pub(crate) fn begin(&mut self, line: u64, slot: u32, stored_at: Option<Place>) {
-        if self.most == 0 || self.lines.contains_key(&line) {
+        if self.most == 0 || self.places.get(line) != 0 {
             return;
         }
         if self.lines.len() >= self.most {
@@ -122,23 +132,26 @@ impl Tracker {
         let user =
             User { slot, holds: true, held: true, stored_before: stored_at.is_some(), places, ..User::default() };
         self.may_be[line as usize % MAY_BE / 64] |= 1 << (line % 64);
-        self.lines.insert(line, Line { users: vec![user] });
+        self.lines.push(Line { number: line, users: vec![user] });
+        *self.places.of(line) = self.lines.len() as u32;
     }
 
     /// Gives the lines with the fewest misses up, a quarter of them.
     fn make_room(&mut self) {
         let misses = |line: &Line| line.users.iter().map(|user| user.true_misses + user.false_misses).sum::<u64>();
-        let mut all: Vec<_> = self.lines.iter().map(|(&number, line)| (misses(line), number)).collect();
+        let mut all: Vec<_> = self.lines.iter().map(|line| (misses(line), line.number)).collect();
         all.sort_unstable();
         for (_, number) in all.into_iter().take((self.most / 4).max(1)) {
-            let line = self.lines.remove(&number);
+            *self.places.of(number) = 0;
+        }
+        for line in self.lines.extract_if(.., |line| self.places.get(line.number) == 0) {
             self.dropped_lines += 1;
-            self.dropped_accesses +=
-                line.iter().flat_map(|line| &line.users).map(|user| user.loads + user.stores).sum::<u64>();
+            self.dropped_accesses += line.users.iter().map(|user| user.loads + user.stores).sum::<u64>();
         }
         self.may_be.fill(0);
-        for &line in self.lines.keys() {
-            self.may_be[line as usize % MAY_BE / 64] |= 1 << (line % 64);
+        for (place, Line { number, .. }) in (1..).zip(&self.lines) {
+            *self.places.of(*number) = place;
+            self.may_be[*number as usize % MAY_BE / 64] |= 1 << (number % 64);
         }
     }
 
@@ -156,7 +169,7 @@ impl Tracker {
     /// Accesses of `slot` that come to a line, which counts if it is followed.
     #[inline(never)]
     pub(crate) fn access_line(&mut self, number: u64, slot: u32, course: Course) {
-        let Some(line) = self.lines.get_mut(&number) else { return };
+        let Some(place) = self.places.get(number).checked_sub(1) else { return };
         let (bytes, unit) = (number << self.shift..(number + 1) << self.shift, self.shift.saturating_sub(6));
         let (bytes, times) = match self.inner.filter(|(known, _)| *known == course && course.is_beyond(&bytes)) {
             Some((_, on)) => on,
@@ -166,12 +179,13 @@ impl Tracker {
                 on
             }
         };
+        let line = &mut self.lines[place as usize];
         self.misses += u64::from(line.access(slot, course.first.store, bytes, course.item.0, times));
     }
 
     /// What is known now.
     pub(crate) fn lines(&self) -> SharedLines {
-        let mut lines: Vec<_> = self.lines.iter().map(|(&number, line)| line.profile(number << self.shift)).collect();
+        let mut lines: Vec<_> = self.lines.iter().map(|line| line.profile(line.number << self.shift)).collect();
         lines.sort_unstable_by_key(|line| line.address);
         let &Self { shift, most, dropped_lines, dropped_accesses, .. } = self;
         SharedLines { line_bytes: 1 << shift, most: most as u64, dropped_lines, dropped_accesses, lines }
