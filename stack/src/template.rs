@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Templates, at most: sets of some.
-const SETS: usize = 1 << 9;
+const SETS: usize = 1 << 11;
 const WAYS: usize = 4;
 /// So many uses have to come for each template that is made, after the first few.
 const EARNED: u64 = 4;
