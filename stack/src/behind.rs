@@ -423,8 +423,9 @@ impl<const W: usize> Behind<W> {
                     state.raise::<V>(again.after.full, again.after.by_set());
                 }
                 if state == before {
-                    // It is so.
-                } else if many {
+                    continue;
+                }
+                if many {
                     self.states.fill(Ids { count: done, ..ids }.beyond(first), &state);
                 } else {
                     (first..done).for_each(|number| *self.states.get_mut(ids.number(number)) = state);
