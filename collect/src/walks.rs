@@ -552,6 +552,35 @@ mod tests {
         assert!(walks[6..].iter().all(|&walked| walked > 0), "{walks:?}");
     }
 
+    /// The same where an access is as far from the first line of its strand as can be, and on two lines: wherever that line is.
+    #[test]
+    fn threads_walk_up_to_a_line_that_was_taken_away_however_long_the_loop() {
+        let step = |offset, what| Step { word: 2, offset, what, item: Item::NONE };
+        let steps = vec![step(3 * 64 + 60, What::Load(16)), step(64, What::Load(8)), step(0, What::Store(8))];
+        let mut shapes = TestShapes(vec![Arc::new(Shape::stream(4, steps).unwrap())]);
+        for taken in 60..70 {
+            let (mut scratch, limits) = (Scratch::default(), Limits { max_set_bits: 0, max_ways: 64 });
+            let mut stacks: [_; 2] = std::array::from_fn(|_| Stack::new(limits));
+            stacks.iter_mut().for_each(Stack::share);
+            for round in 0..5 {
+                let mut batch = Batch::new();
+                batch.append([1, 800, 0x10_0000, 8].into_iter(), &mut shapes, |_| panic!("few accesses"));
+                let [walking, written] = &mut stacks;
+                let mut walked = 0;
+                batch.references_to(6, false, &mut scratch, Counting(walking, &mut walked));
+                batch.references(6, false, &mut scratch, |chunk| written.feed_chunk(chunk, Bucket::FIRST));
+                assert!(round < 2 || walked > 0, "{round} {taken}");
+                let line = (0x10_0000 >> 6) + taken;
+                stacks.iter_mut().filter(|_| round == 3).for_each(|stack| {
+                    stack.visited(&[Common { lines: line..line + 1, stored: true }], Bucket::FIRST);
+                });
+            }
+            let [walking, written] = &stacks;
+            assert_eq!(walking.counted(), written.counted());
+            assert_eq!(walking.shared(), written.shared());
+        }
+    }
+
     /// Rows that are sheets each are written out in the end, and walked over again when enough other lines have come.
     #[test]
     fn loops_walk_again_after_a_pause() {

@@ -103,6 +103,11 @@ struct Positions {
 }
 
 impl Positions {
+    /// Whether something was counted.
+    fn any(&self) -> bool {
+        !self.full.binned(None).is_empty() || self.sets.iter().flatten().any(|&count| count > 0)
+    }
+
     fn add(&mut self, other: &Self, times: u64) {
         self.full.merge(&other.full, times);
         for (row, other) in self.sets.iter_mut().zip(&other.sets) {
@@ -428,6 +433,9 @@ impl<const W: usize> Sharing<W> {
     pub(crate) fn counts(&self) -> Vec<(Bucket, Shared)> {
         let mut all = self.counts.clone();
         add_events(&mut all, &self.before.counts, 1);
+        // Where others could have served nothing nothing is counted, though it was looked for.
+        let events = all.iter_mut().flat_map(|events| &mut events.0);
+        events.for_each(|tally| drop(tally.take_if(|tally| !tally.any())));
         let counted = all.iter().zip(1..).filter(|(events, _)| events.0.iter().any(Option::is_some));
         counted
             .map(|(events, bucket)| {

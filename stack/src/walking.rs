@@ -74,8 +74,9 @@ impl Worth {
 /// their order at the end, at most, so that the upper tiers still hold them.
 const PIECE: usize = 64;
 const REACH: usize = 100;
-/// No line of a strand comes so many lines earlier than its place there, and those of a period.
-const NEAR: u64 = 3;
+/// No line of a strand comes so many lines earlier than its place there, and those of a period: an access is two lines and a
+/// period from where its strand begins, at most, and may be on two lines.
+const NEAR: u64 = 4;
 
 /// A line of a walk, as the next one of its strand will find things.
 #[derive(Clone, Debug, Default)]
