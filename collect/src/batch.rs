@@ -500,13 +500,11 @@ impl Batch {
         self.accesses = self.records().map(Record::accesses).sum();
     }
 
-    /// Cuts it in two at a place.
-    pub(crate) fn divide(&self, at: Place) -> [Self; 2] {
-        [Place::START..at, at..self.end()].map(|between| {
-            let mut part = Self::new();
-            part.become_part(self, between);
-            part
-        })
+    /// What is between two places. Events are not counted.
+    pub(crate) fn part(&self, between: Range<Place>) -> Self {
+        let mut part = Self::new();
+        part.become_part(self, between);
+        part
     }
 
     /// If most of it is the same few records again and again.

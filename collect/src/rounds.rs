@@ -5,8 +5,12 @@
 //! recorded, and another like it analysed, those that follow need only be compared with it, and its counts count again. What
 //! does not end a round is analysed when it is known that it does not.
 //!
-//! A program that did something else in between, to print a line, may go on with the same round. Once it has come twice, and been
-//! analysed, what follows need only be compared again: what one such round after another counts is known.
+//! A program that did something else in between, to print a line, may go on with the same round. Once that has come, and been
+//! analysed, the next one is counted, and what follows need only be compared again.
+//!
+//! A round ends where it was guessed, mostly in the middle of what the program does again. Where that begins is its *seam*: there
+//! it ended before, or begins to repeat itself, so there it will end. What the stacks are at the seam of the round that is counted is
+//! kept, so that nothing of the last round has to be analysed once more to find out.
 //!
 //! How long a round may be is guessed from *anchors*, places that depend on the few words from there on only: where several of them
 //! were met so many words ago. A wrong guess costs time; what is counted rests on comparisons of whole rounds.
@@ -32,6 +36,8 @@ pub(crate) struct Rounds {
     length: u64,
     state: State,
     past: Past,
+    /// The word of the round, if it is known, where the program is expected to begin and end with it.
+    seam: Option<usize>,
 }
 
 /// What was analysed last: perhaps a round.
@@ -49,13 +55,36 @@ enum State {
     /// A round of so many words is being recorded, all parts of it alike that have so many.
     Recording { round: Round, length: usize, part: usize },
     /// All that came since is the same, up to this place of it. From the next batch on a round is counted: so many of its
-    /// words came. If it was not recorded for the guess, but came before, all parts of it alike that have so many words.
-    Following { round: Round, at: Place, counted: Option<usize>, kept: Option<usize> },
+    /// words came.
+    Following { round: Round, at: Place, counted: Option<usize>, seam: Option<Seam>, of: Origin },
     /// The same, and it was counted: from one place of the round on so many words were only compared.
-    Comparing { round: Round, from: Place, at: Place, words: u64 },
-    /// Something else came, for so many words more the round may come again: since then as many words as here, up to this place,
-    /// are the same. Its anchors, by what they are, and where.
-    Expecting { round: Round, anchors: Vec<(u64, usize)>, same: Option<(Place, usize)>, left: usize },
+    Comparing { round: Round, from: Place, at: Place, words: u64, seam: Option<Seam> },
+    /// Something else came, and the round may come again: since then so many words, up to this place, are the same.
+    Expecting { round: Round, expected: Expected, same: Option<(Place, usize)> },
+}
+
+/// Where a round comes from that is followed.
+#[derive(Debug)]
+enum Origin {
+    /// It was recorded for the guess.
+    Recorded,
+    /// It came before; all parts of it alike that have so many words.
+    Past(usize),
+    Expected(Expected),
+}
+
+/// A round's anchors, by what they are, and where; for so many words more it may come again.
+#[derive(Debug, Default)]
+struct Expected {
+    anchors: Vec<(u64, usize)>,
+    left: usize,
+}
+
+/// Where a round is expected to begin and end, so many words behind where it was begun to be counted.
+#[derive(Clone, Copy, Debug)]
+struct Seam {
+    at: Place,
+    words: usize,
 }
 
 /// One round.
@@ -73,16 +102,23 @@ pub(crate) struct Round {
 pub(crate) enum Next {
     /// To analyse it.
     Analyse,
-    /// The same; here the round begins whose counts may count again.
-    Begin,
-    /// At this place of the batch it ends. Only what is before that is to be analysed.
-    End(Place),
+    /// The same; it belongs to a round whose counts may count again.
+    Count(Counted),
     /// Nothing: it belongs to a round like that one.
     Skip,
-    /// To analyse what is left over from rounds ([`Rounds::end`]), then the batch.
-    Break,
-    /// To analyse it. After it the round that was expected comes again, and its counts may.
-    Again,
+    /// To analyse what is left over from rounds ([`Rounds::end`]), then the batch from there on: what is before belongs to them.
+    Break(Place),
+}
+
+/// A part of the round that is counted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Whether it begins with the batch.
+    pub(crate) begins: bool,
+    /// Where in the batch its seam is: what the stacks are then is to be kept.
+    pub(crate) seam: Option<Place>,
+    /// Where it ends. What is behind is not to be analysed.
+    pub(crate) end: Option<Place>,
 }
 
 /// What there was besides what was analysed.
@@ -90,6 +126,8 @@ pub(crate) enum Next {
 pub(crate) struct Left {
     /// So many whole rounds.
     pub(crate) times: u64,
+    /// Whether what comes after them goes on from the seam, for which the stacks were kept.
+    pub(crate) from_seam: bool,
     round: Round,
     from: Place,
     rest: usize,
@@ -148,39 +186,56 @@ impl Rounds {
                 if round.content.words().len() == *length {
                     let round = std::mem::take(round);
                     match round.follow(Place::START, batch, end, bucket) {
-                        Some(at) => self.state = State::Following { round, at, counted: None, kept: None },
+                        Some(at) => self.state = State::following(round, at, Origin::Recorded),
                         None => self.give_up(),
                     }
                 }
                 Next::Analyse
             }
-            State::Following { round, at, counted, kept } => {
-                let length = round.content.words().len();
-                let before = counted.unwrap_or(0);
+            State::Following { round, at, counted, seam, .. } => {
+                let (length, before) = (round.words(), counted.unwrap_or(0));
                 let Some(next) = round.follow(*at, batch, Place::START, bucket).filter(|_| !full) else {
-                    match *kept {
-                        // The first one may be another, or begin earlier.
-                        Some(part) => self.state = State::Recording { round: Round::of_length(length), length, part },
-                        None => self.give_up(),
-                    }
+                    self.go_back(batch, bucket, full);
                     return Next::Analyse;
                 };
+                let mut part = Counted { begins: counted.is_none(), ..Counted::default() };
+                let from = at.word + length - before;
+                let to_seam = self.seam.map(|word| (word + 2 * length - from) % length).filter(|&words| words > 0);
+                if let Some(words) = to_seam
+                    && let Some(more) = words.checked_sub(before).filter(|&more| more < batch.words().len())
+                {
+                    let place = batch.place_behind(Place::START, more);
+                    part.seam = Some(place).filter(|place| place.word == more);
+                    *seam = part.seam.map(|place| Seam { at: round.behind(*at, place), words });
+                }
                 if before + words.len() < length {
-                    *at = next;
-                    return if counted.replace(before + words.len()).is_none() { Next::Begin } else { Next::Analyse };
+                    (*at, *counted) = (next, Some(before + words.len()));
+                    return Next::Count(part);
                 }
                 let end = batch.place_behind(Place::START, length - before);
-                if before == 0 || before + end.word != length {
+                if before + end.word != length {
                     self.give_up();
                     return Next::Analyse;
                 }
-                let (from, round) = (round.behind(*at, end), std::mem::take(round));
-                self.state = State::Comparing { round, from, at: next, words: (words.len() - end.word) as u64 };
+                part.end = Some(end);
+                let (from, seam, round) = (round.behind(*at, end), *seam, std::mem::take(round));
+                self.state = State::Comparing { round, from, at: next, words: (words.len() - end.word) as u64, seam };
                 self.past = Past::default();
-                Next::End(end)
+                Next::Count(part)
             }
-            State::Comparing { round, at, words: since, .. } => {
-                let Some(next) = round.follow(*at, batch, Place::START, bucket) else { return Next::Break };
+            State::Comparing { round, at, words: since, seam, .. } => {
+                let Some(next) = round.follow(*at, batch, Place::START, bucket) else {
+                    let (same, length) = (round.same_words(*at, batch), round.words());
+                    self.seam = Some((at.word + same) % length);
+                    // Up to where it is at the seam for the last time.
+                    let to_seam = |seam: Seam| (seam.words + length - *since as usize % length) % length;
+                    let to = seam.map(to_seam).filter(|&first| first <= same);
+                    let to = to.map(|first| batch.place_behind(Place::START, same - (same - first) % length));
+                    let follows = |to: &Place| round.follow(*at, &batch.part(Place::START..*to), Place::START, bucket);
+                    let to = to.filter(|to| to.word <= same && follows(to).is_some()).unwrap_or(Place::START);
+                    *since += to.word as u64;
+                    return Next::Break(to);
+                };
                 (*at, *since) = (next, *since + words.len() as u64);
                 Next::Skip
             }
@@ -194,15 +249,29 @@ impl Rounds {
                     self.look_for_round(batch, bucket, before);
                     return Next::Analyse;
                 };
-                // The second time each line is found where it will be from then on, which a dirty one has to know.
-                if before + words.len() < 2 * round.content.words().len() {
-                    *same = Some((at, before + words.len()));
-                    return Next::Analyse;
+                *same = Some((at, before + words.len()));
+                if before + words.len() >= round.words()
+                    && let State::Expecting { round, expected, .. } = std::mem::take(&mut self.state)
+                {
+                    self.state = State::following(round, at, Origin::Expected(expected));
                 }
-                self.state = State::Comparing { round: std::mem::take(round), from: at, at, words: 0 };
-                self.past = Past::default();
-                Next::Again
+                Next::Analyse
             }
+        }
+    }
+
+    /// What was followed is not what came.
+    fn go_back(&mut self, batch: &Batch, bucket: Bucket, full: bool) {
+        let State::Following { round, counted, of, .. } = std::mem::take(&mut self.state) else { return };
+        let length = round.words();
+        match of {
+            // The first one may be another, or begin earlier.
+            Origin::Past(part) => self.state = State::Recording { round: Round::of_length(length), length, part },
+            Origin::Expected(expected) if !full => {
+                self.state = State::Expecting { round, expected, same: None };
+                self.look_for_round(batch, bucket, length + counted.unwrap_or(0));
+            }
+            _ => self.give_up(),
         }
     }
 
@@ -213,32 +282,38 @@ impl Rounds {
         round.objects
     }
 
-    /// Goes back to seeking; what there was besides what was analysed.
-    pub(crate) fn end(&mut self) -> Left {
+    /// Goes back to seeking; what there was besides what was analysed. Whether the stacks were kept at the seam.
+    pub(crate) fn end(&mut self, is_kept: bool) -> Left {
         let state = std::mem::take(&mut self.state);
         self.seeker.forget();
-        let State::Comparing { round, from, words, .. } = state else { return Left::default() };
-        let length = round.content.words().len() as u64;
-        Left { times: words / length, rest: (words % length) as usize, round, from }
+        let State::Comparing { round, from, words, seam, .. } = state else { return Left::default() };
+        let length = round.words() as u64;
+        let (times, rest) = (words / length, (words % length) as usize);
+        match seam.filter(|seam| is_kept && seam.words <= rest) {
+            Some(seam) => Left { times, from_seam: true, round, from: seam.at, rest: rest - seam.words },
+            None => Left { times, from_seam: false, round, from, rest },
+        }
     }
 
     /// What ended, with events in nothing that came since, may come again.
     pub(crate) fn expect(&mut self, left: Left) {
         let round = left.round;
-        let length = round.content.words().len();
+        let length = round.words();
         if length > 0 {
             let mut anchors = Vec::new();
             for_each_anchor(round.content.words(), FEW - 1, |_| true, |at, what| anchors.push((what, at)));
             anchors.sort_unstable();
-            self.state = State::Expecting { round, anchors, same: None, left: PATIENCE * length };
+            let expected = Expected { anchors, left: PATIENCE * length };
+            self.state = State::Expecting { round, expected, same: None };
         }
     }
 
     /// Whether a batch is from its start on what is somewhere in the round that is expected; if not, goes on without it. It came
     /// after so many words that began like the round.
     fn look_for_round(&mut self, batch: &Batch, bucket: Bucket, in_vain: usize) {
-        let State::Expecting { round, anchors, left, .. } = std::mem::take(&mut self.state) else { return };
-        let (words, length) = (batch.words(), round.content.words().len());
+        let State::Expecting { round, mut expected, .. } = std::mem::take(&mut self.state) else { return };
+        let Expected { anchors, left } = &mut expected;
+        let (words, length) = (batch.words(), round.words());
         let mut places = Vec::new();
         let meet = |at: usize, what: u64| {
             if places.len() < TRIES
@@ -253,9 +328,9 @@ impl Rounds {
             let place = Some(round.content.place_behind(Place::START, word)).filter(|place| place.word == word)?;
             Some((round.follow(place, batch, Place::START, bucket)?, words.len()))
         });
-        let left = left.saturating_sub(in_vain + if same.is_none() { words.len() } else { 0 });
-        if left > 0 && (same.is_some() || !batch.has_events()) {
-            self.state = State::Expecting { round, anchors, same, left };
+        *left = left.saturating_sub(in_vain + if same.is_none() { words.len() } else { 0 });
+        if *left > 0 && (same.is_some() || !batch.has_events()) {
+            self.state = State::Expecting { round, expected, same };
         }
     }
 
@@ -276,11 +351,22 @@ impl Rounds {
         }
         let length = length as usize;
         let past = self.past.round.last(length);
+        self.seam = None;
         self.state = if past.words() == length {
-            State::Following { round: past, at: Place::START, counted: None, kept: Some(part) }
+            let all = self.past.round.content.words();
+            let alike = all.iter().rev().zip(all.iter().rev().skip(length)).take_while(|(one, other)| one == other);
+            self.seam = Some((length - alike.count() % length) % length);
+            State::following(past, Place::START, Origin::Past(part))
         } else {
             State::Recording { round: Round::of_length(length), length, part }
         };
+    }
+}
+
+impl State {
+    /// The round came up to there.
+    fn following(round: Round, at: Place, of: Origin) -> Self {
+        Self::Following { round, at, counted: None, seam: None, of }
     }
 }
 
@@ -531,6 +617,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn nothing_of_the_last_round_is_analysed_again() {
+        // Of 20 rounds one brings the lines to their places, a part of one shows that they come again, and one is counted.
+        let last = |other: Option<Vec<u64>>| {
+            let mut records: Vec<_> = (0..20).flat_map(|_| step(150)).collect();
+            records.extend(other.map(|other| (1, vec![other])));
+            let snapshot = says(&config(Some(Seek { dense: 0, ..SEEK })), &records, &[7], false, None);
+            let again = snapshot.again;
+            assert_eq!(Snapshot { again: 0, ..snapshot }, says(&config(None), &records, &[7], false, None));
+            again
+        };
+        let each = 2 * 150 + 2 * 100 + 2;
+        for again in [last(None), last(Some(vec![3, 0x60_0000]))] {
+            assert!((each * 35 / 2..each * 18).contains(&again), "{again} of {each} each");
+        }
+    }
+
+    #[test]
     fn a_round_comes_again_after_something_else() {
         // After every twentieth round one record more, at another address each time, or with an event in it.
         let records = |event: bool| -> Vec<Records> {
@@ -603,12 +706,12 @@ pub(crate) mod tests {
             batch
         };
         let (same, other) = (batch(1), batch(2));
-        let begun = (0..100).position(|_| rounds.next(&same, Bucket::FIRST, false) == Next::Begin);
+        let begun = (0..100).position(|_| matches!(rounds.next(&same, Bucket::FIRST, false), Next::Count(_)));
         assert!(begun.is_some(), "{rounds:?}");
         assert_eq!(rounds.next(&other, Bucket::FIRST, false), Next::Analyse);
         assert!(matches!(rounds.state, State::Seeking));
         // Of another bucket, or where there is no room, it is another round.
-        let again = (0..1000).position(|_| rounds.next(&same, Bucket::FIRST, false) == Next::Begin);
+        let again = (0..1000).position(|_| matches!(rounds.next(&same, Bucket::FIRST, false), Next::Count(_)));
         assert!(again.is_some());
         assert_eq!(rounds.next(&same, Bucket(2), false), Next::Analyse);
         assert!(matches!(rounds.state, State::Seeking));

@@ -13,12 +13,12 @@
 //! registers on the program's heap, and helper threads have no C library at all.
 
 use crate::anchors::Seek;
-use crate::batch::Repeats;
+use crate::batch::{Place, Repeats};
 use crate::directory::Directory;
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work};
-use crate::rounds::{Left, Next, Rounds};
-use crate::stacks::{Behind, Digesters, Spare, Stacks};
+use crate::rounds::{Counted, Left, Next, Rounds};
+use crate::stacks::{AtSeam, Behind, Digesters, Spare, Stacks};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
 use crate::team::{self, Team};
 use crate::tracker::{self, Tracker};
@@ -555,7 +555,7 @@ impl Session {
         }
         let mut repeating = self.lock(&self.repeating)?;
         if self.global.get().is_none() {
-            if self.is_round(&mut repeating, batch, bucket) {
+            if self.is_round(&mut repeating, slot, batch, bucket) {
                 return None;
             }
         } else if let Some(team) = &mut repeating.team {
@@ -697,43 +697,71 @@ impl Session {
     }
 
     /// Whether a batch of the only slot belongs to a round like one before, so that there is nothing more to do with it.
-    fn is_round(&self, repeating: &mut Repeating, batch: &Batch, bucket: Bucket) -> bool {
+    fn is_round(&self, repeating: &mut Repeating, slot: u32, batch: &Batch, bucket: Bucket) -> bool {
         let Some(rounds) = &mut repeating.rounds else { return false };
         match rounds.next(batch, bucket, (self.full)()) {
             Next::Analyse => return false,
-            Next::Begin => {
-                if !self.is_true(Stacks::mark) {
-                    rounds.give_up();
-                }
-                return false;
-            }
-            Next::Break => {
+            Next::Count(part) => return self.count_round(repeating, batch, bucket, &part),
+            Next::Break(to) => {
+                self.count_again(&batch.part(Place::START..to), bucket);
                 let left = self.end_rounds(repeating, DRAINED);
                 if let Some(rounds) = repeating.rounds.as_mut().filter(|_| !batch.has_events()) {
                     rounds.expect(left);
                 }
-                return false;
-            }
-            Next::Again => {
-                if !self.is_true(|stacks| stacks.is_told()) {
-                    rounds.give_up();
+                if to == Place::START {
+                    return false;
                 }
-                return false;
+                let mut rest = batch.part(to..batch.end());
+                if batch.is_owed() {
+                    rest.attribute_later();
+                    self.attribute(slot, &mut rest);
+                }
+                let all = self.feed_only(&rest, bucket, DRAINED);
+                self.count(&rest, bucket, if all { 0 } else { rest.accesses() });
             }
             Next::Skip => self.count_again(batch, bucket),
-            Next::End(end) => {
-                let [last, rest] = batch.divide(end);
-                let all = self.feed_only(&last, bucket, DRAINED);
-                self.count(&last, bucket, if all { 0 } else { last.accesses() });
-                let tally = self.of_only(Stacks::tally).and_then(|tally| tally.into_iter().collect());
-                if let Some(tally) = tally.filter(|_| all) {
-                    repeating.tally = tally;
-                    self.count_again(&rest, bucket);
-                } else {
-                    rounds.give_up();
-                    let all = self.feed_only(&rest, bucket, DRAINED);
-                    self.count(&rest, bucket, if all { 0 } else { rest.accesses() });
-                }
+        }
+        true
+    }
+
+    /// Analyses a part of the round that is to be counted, where that is more than to analyse it; whether it was.
+    fn count_round(&self, repeating: &mut Repeating, batch: &Batch, bucket: Bucket, part: &Counted) -> bool {
+        let Repeating { rounds: Some(rounds), tally, at_seam, .. } = repeating else { return false };
+        if part.begins {
+            *at_seam = None;
+            if !self.is_true(Stacks::mark) {
+                rounds.give_up();
+                return false;
+            }
+        }
+        let mut from = Place::START;
+        let mut take = |to: Place| {
+            let part = batch.part(std::mem::replace(&mut from, to)..to);
+            let all = self.feed_only(&part, bucket, DRAINED);
+            self.count(&part, bucket, if all { 0 } else { part.accesses() });
+            all
+        };
+        if let Some(seam) = part.seam
+            && take(seam)
+        {
+            let most = self.config.rounds.map_or(0, |seek| seek.longest / WORDS_A_LINE);
+            *at_seam = self.of_only(|stacks| stacks.keep(most)).and_then(|kept| kept.into_iter().collect());
+        }
+        let Some(end) = part.end else {
+            return part.seam.is_some_and(|_| {
+                take(batch.end());
+                true
+            });
+        };
+        let all = take(end);
+        match self.of_only(Stacks::tally).and_then(|tally| tally.into_iter().collect()).filter(|_| all) {
+            Some(counted) => {
+                *tally = counted;
+                self.count_again(&batch.part(end..batch.end()), bucket);
+            }
+            None => {
+                rounds.give_up();
+                take(batch.end());
             }
         }
         true
@@ -748,13 +776,18 @@ impl Session {
 
     /// Counts the rounds that were only compared, and analyses what came after them. What there was.
     fn end_rounds(&self, repeating: &mut Repeating, patience: Duration) -> Left {
-        let Repeating { rounds, tally, .. } = repeating;
-        let left = rounds.as_mut().map(Rounds::end).unwrap_or_default();
-        if left.times > 0
+        let Repeating { rounds, tally, at_seam, .. } = repeating;
+        let left = rounds.as_mut().map(|rounds| rounds.end(at_seam.is_some())).unwrap_or_default();
+        let mut at_seam = at_seam.take().filter(|_| left.from_seam).into_iter().flatten();
+        if (left.times > 0 || left.from_seam)
             && let Some(owner) = self.only()
         {
             for (part, tally) in owner.parts.iter().zip(&*tally) {
-                self.lock(part).into_iter().for_each(|mut stacks| stacks.count_again(tally, left.times));
+                let (stacks, kept) = (self.lock(part), at_seam.next());
+                if let Some(mut stacks) = stacks {
+                    stacks.count_again(tally, left.times);
+                    kept.into_iter().for_each(|kept| stacks.go_on_from(kept));
+                }
             }
         }
         left.for_each_batch(|batch, bucket| {
@@ -1304,6 +1337,10 @@ const WORTH: usize = 1024;
 /// Batches of references that stacks may leave behind before they are fed again.
 const WAITING: usize = 8;
 
+/// Stacks are kept at the seam of a round if they have so many times fewer lines than the longest round has words: a line takes as
+/// much as so many words, about.
+const WORDS_A_LINE: usize = 8;
+
 /// For those that are on their way: minutes, if nothing stops the process meanwhile.
 const MOST_NAPS: u32 = 1 << 21;
 /// For what was handed over to be analysed, while the program goes on: a job may take long.
@@ -1316,6 +1353,8 @@ struct Repeating {
     rounds: Option<Rounds>,
     /// What was counted in the one that counts again, by part and line size.
     tally: Vec<Vec<Tally>>,
+    /// Stacks, by part, as they were at the seam of that one.
+    at_seam: Option<Vec<AtSeam>>,
     /// Of several slots; `None`: there is one, or they are not sought.
     team: Option<Team>,
     told: Told,

@@ -250,6 +250,18 @@ impl Stacks {
         self.whole().zip(tallies).for_each(|(stack, tally)| stack.count_again(tally, times));
     }
 
+    /// What they are now and counted since the last mark, if they have so many lines at most.
+    pub(crate) fn keep(&mut self, most: usize) -> Option<AtSeam> {
+        let tally = self.tally().filter(|_| self.whole().map(|stack| stack.lines()).sum::<usize>() <= most)?;
+        Some(AtSeam { stacks: self.whole().map(Stack::without_counts).collect(), tally })
+    }
+
+    /// As if what was counted up to there was referenced once more: they are what they were then.
+    pub(crate) fn go_on_from(&mut self, AtSeam { stacks, tally }: AtSeam) {
+        self.count_again(&tally, 1);
+        self.whole().zip(stacks).for_each(|(stack, kept)| stack.replace_by(kept));
+    }
+
     /// From now on other slots' stores take lines away.
     pub(crate) fn share(&mut self) {
         self.whole().for_each(Stack::share);
@@ -339,6 +351,13 @@ impl Stacks {
             }
         }
     }
+}
+
+/// Stacks at the seam of a round, by line size, and what they counted from where it began to be counted up to there.
+#[derive(Debug)]
+pub(crate) struct AtSeam {
+    stacks: Vec<Stack>,
+    tally: Vec<Tally>,
 }
 
 /// What the stacks of one part left behind, by line size, worked off by whoever has time.

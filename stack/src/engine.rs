@@ -250,6 +250,31 @@ impl Stack {
         }
     }
 
+    /// Lines that were ever referenced.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        of_width!(&self.core, core => core.lines.len())
+    }
+
+    /// The same lines where they are now, and nothing counted. Not where lines can be taken away, or something is left behind.
+    #[must_use]
+    pub fn without_counts(&mut self) -> Self {
+        let core = match &mut self.core {
+            Width::Usual(core) => Width::Usual(core.without_counts()),
+            Width::Wide(core) => Width::Wide(core.without_counts()),
+        };
+        Self { core, instructions: self.instructions }
+    }
+
+    /// What it counted is as if another one of the same limits, which counted nothing, had counted it, which it becomes.
+    pub fn replace_by(&mut self, other: Self) {
+        match (&mut self.core, other.core) {
+            (Width::Usual(core), Width::Usual(other)) => core.replace_by(other),
+            (Width::Wide(core), Width::Wide(other)) => core.replace_by(other),
+            _ => debug_assert!(false, "a stack of the same limits"),
+        }
+    }
+
     /// References that could not be taken because there were no line ids left. They are in no histogram.
     #[must_use]
     pub fn dropped(&self) -> u64 {
@@ -885,6 +910,31 @@ impl<const W: usize> Core<W> {
             if self.before.is_empty() { self.before = counted } else { self.before.absorb(&counted) }
         }
         self.sharing.iter_mut().for_each(|sharing| sharing.mark());
+    }
+
+    /// As [`Stack::without_counts`].
+    fn without_counts(&mut self) -> Box<Self> {
+        debug_assert!(self.is_told() && self.sharing.is_none(), "a stack that has all it needs, and alone");
+        let nothing = || Buckets::new(self.limits);
+        // What is known of loops is kept once.
+        let templates = std::mem::replace(&mut self.templates, Templates::new());
+        let counted = [&mut self.buckets, &mut self.before].map(|counted| std::mem::replace(counted, nothing()));
+        let later = self.left.load.as_mut().map(|load| std::mem::replace(&mut load.buckets, nothing()));
+        let bare = Box::new(self.clone());
+        self.templates = templates;
+        [self.buckets, self.before] = counted;
+        if let (Some(load), Some(later)) = (&mut self.left.load, later) {
+            load.buckets = later;
+        }
+        bare
+    }
+
+    /// As [`Stack::replace_by`].
+    fn replace_by(&mut self, mut other: Box<Self>) {
+        self.mark();
+        other.before = std::mem::replace(&mut self.before, Buckets::new(self.limits));
+        other.templates = std::mem::replace(&mut self.templates, Templates::new());
+        std::mem::swap(self, &mut other);
     }
 
     /// As [`Stack::tally`].
