@@ -16,11 +16,13 @@ pub struct Seek {
     /// Where a word stands for so many accesses, on average, what comes is kept before there is a guess, up to half of the
     /// longest round.
     pub dense: u64,
+    /// A round of one thread among several that has so many words takes as long whenever it comes: it is far longer than batches.
+    pub steady: u64,
 }
 
 impl Default for Seek {
     fn default() -> Self {
-        Self { one_in: 128, anchors: 8, shortest: 1 << 19, longest: 1 << 24, dense: 2 }
+        Self { one_in: 128, anchors: 8, shortest: 1 << 19, longest: 1 << 24, dense: 2, steady: 1 << 16 }
     }
 }
 

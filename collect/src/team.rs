@@ -17,7 +17,8 @@
 //! Threads are not at the same place of their rounds when one begins to be recorded. So all is recorded and analysed as it comes
 //! until each has done a round, and of those that did more the last one is kept: a round ends at one time for all of them, and
 //! what came before that is never put behind what came after. Their rounds must be as long as each other, or they drift apart:
-//! who did far more than a round by then shows that they may not be, and then a second one is recorded to see.
+//! who did far more than a round by then shows that they may not be, and then a second one is recorded to see. Where a word stands
+//! for several accesses what came last is kept, so that the round may have been recorded before it was guessed.
 //!
 //! No thread gets far ahead: if one has done two rounds more than another, or what it did differs, all that was only compared is
 //! analysed after all, in the same order, before what comes then.
@@ -71,6 +72,7 @@ pub(crate) struct Team {
     spent: u64,
     pays: bool,
     state: State,
+    past: Past,
     /// Of the recorded round: so many words of a slot, in order.
     pieces: Vec<(u32, usize)>,
     /// How many of each are recorded, if not one.
@@ -89,6 +91,17 @@ enum State {
     Recording,
     /// It came whole.
     Comparing,
+}
+
+/// What was analysed last: perhaps a round.
+#[derive(Debug, Default)]
+struct Past {
+    /// By slot.
+    rounds: Vec<Round>,
+    /// So many words of a slot, in order.
+    pieces: Vec<(u32, usize)>,
+    words: usize,
+    accesses: u64,
 }
 
 /// One slot.
@@ -165,7 +178,10 @@ impl Team {
         if self.state == State::Seeking {
             if !full {
                 self.seek(slot, batch);
-                self.guess(slot);
+                self.past.keep(slot, batch, bucket, self.seek);
+                if !self.guess(slot) {
+                    return Next::Break;
+                }
             }
             return Next::Analyse;
         }
@@ -343,22 +359,24 @@ impl Team {
         member.seen = self.clock;
     }
 
-    /// What seems to be a round of all becomes one. A slot has just recorded something.
-    fn guess(&mut self, slot: usize) {
+    /// What seems to be a round of all becomes one. A slot has just recorded something. `false`: it turned out to be none.
+    fn guess(&mut self, slot: usize) -> bool {
         if self.clock < self.until {
-            return;
+            return true;
         }
         if !self.next.is_empty() {
             let lengths = std::mem::take(&mut self.next);
-            return self.begin(lengths);
+            self.begin(lengths);
+            return true;
         }
         // Words, and accesses of all slots meanwhile.
         let of = |member: &Member| {
             let one = member.seeker.sure()?;
-            Some((one.words, one.on_average(member.seeker.at, self.clock)?))
+            let at_once = Some(one.accesses).filter(|_| one.words >= self.seek.steady);
+            Some((one.words, one.on_average(member.seeker.at, self.clock).or(at_once)?))
         };
         if of(&self.members[slot]).is_none() {
-            return;
+            return true;
         }
         let all: Vec<_> = self.members.iter().map(of).collect();
         let accesses = all.iter().flatten().map(|one| one.1).max().unwrap_or_default().max(1);
@@ -368,7 +386,7 @@ impl Team {
             let is_idle = member.seen == 0 || self.clock - member.seen > IDLE * accesses;
             let Some((words, own)) = one.filter(|_| !is_idle) else {
                 if !is_idle {
-                    return;
+                    return true;
                 }
                 lengths.push(0);
                 continue;
@@ -376,14 +394,17 @@ impl Team {
             let own = own.max(1);
             let each = (accesses + own / 2) / own;
             if each > MOST_TIMES || (each * own).abs_diff(accesses) > own / 3 {
-                return;
+                return true;
             }
             lengths.push((words * each * times) as usize);
         }
         self.accesses = accesses * times;
-        if lengths.iter().sum::<usize>() <= self.seek.longest {
-            self.begin(lengths);
+        if lengths.iter().sum::<usize>() > self.seek.longest {
+            return true;
         }
+        let past = std::mem::take(&mut self.past);
+        self.begin(lengths);
+        !self.recall(past) || self.is_recorded()
     }
 
     /// Begins to record.
@@ -394,6 +415,59 @@ impl Team {
             (member.same, member.at, member.longest) = (0, Place::START, 0);
         }
         self.state = State::Recording;
+        self.past = Past::default();
+    }
+
+    /// If all have done what is to be recorded, it need not be: it is what came since the first of them began.
+    fn recall(&mut self, past: Past) -> bool {
+        let (mut words, mut first) = (vec![0; self.members.len()], past.pieces.len());
+        while self.members.iter().zip(&words).any(|(member, &words)| words < member.length) {
+            let Some(before) = first.checked_sub(1) else { return false };
+            let (slot, more) = past.pieces[before];
+            (first, words[slot as usize]) = (before, words[slot as usize] + more);
+        }
+        self.pieces.extend_from_slice(&past.pieces[first..]);
+        for (slot, (round, words)) in past.rounds.iter().zip(words).enumerate() {
+            let of = |piece: &&(u32, usize)| piece.0 as usize == slot;
+            let member = &mut self.members[slot];
+            member.round = round.last(words);
+            member.longest = self.pieces.iter().filter(of).map(|piece| piece.1).max().unwrap_or_default();
+        }
+        true
+    }
+}
+
+impl Past {
+    /// Adds a batch of a slot, if what a word stands for is worth it; else begins anew.
+    fn keep(&mut self, slot: usize, batch: &Batch, bucket: Bucket, Seek { longest, dense, .. }: Seek) {
+        let (words, most) = (batch.words().len(), longest / 2);
+        (self.words, self.accesses) = (self.words + words, self.accesses + batch.accesses());
+        if self.accesses < dense.saturating_mul(self.words as u64) {
+            *self = Self::default();
+            return;
+        }
+        self.rounds.resize_with(self.rounds.len().max(slot + 1), Round::default);
+        self.rounds[slot].record(batch, batch.end(), bucket);
+        self.pieces.push((slot as u32, words));
+        if self.words > most + most / 4 {
+            self.forget(self.words - most);
+        }
+    }
+
+    /// So many words, or a piece more, are forgotten: those that came first.
+    fn forget(&mut self, words: usize) {
+        let (mut gone, mut left, mut first) = (vec![0; self.rounds.len()], words, 0);
+        while left > 0 {
+            let (slot, words) = self.pieces[first];
+            gone[slot as usize] += words;
+            (first, left) = (first + 1, left.saturating_sub(words));
+        }
+        self.pieces.drain(..first);
+        for (round, gone) in self.rounds.iter_mut().zip(gone).filter(|(_, gone)| *gone > 0) {
+            *round = round.last(round.words() - gone);
+        }
+        let before = std::mem::replace(&mut self.words, self.pieces.iter().map(|piece| piece.1).sum());
+        self.accesses = (u128::from(self.accesses) * self.words as u128 / before as u128) as u64;
     }
 }
 
@@ -454,8 +528,8 @@ mod tests {
     }
 
     /// The order in which a team takes batches, all of them; and how many rounds of them are only counted.
-    fn order(batches: &Batches) -> (Batches, u64) {
-        let (mut team, mut all, mut counted) = (Team::new(SEEK), Vec::new(), 0);
+    fn order(seek: Seek, batches: &Batches) -> (Batches, u64) {
+        let (mut team, mut all, mut counted) = (Team::new(seek), Vec::new(), 0);
         let mut end = |team: &mut Team, all: &mut Batches| {
             let (mut round, take) = (Vec::new(), |slot, batch: &Batch, bucket| (slot, batch.clone(), bucket));
             team.for_each_batch(|slot, batch, bucket| round.push(take(slot, batch, bucket)));
@@ -517,7 +591,7 @@ mod tests {
     fn rounds_of_all_count_as_often_as_they_come() {
         for helped in [false, true] {
             let batches = exchange(60, |_| None);
-            let (all, counted) = order(&batches);
+            let (all, counted) = order(SEEK, &batches);
             assert!(counted > 10, "{counted}");
             assert_eq!(words(&all), words(&batches));
             let snapshot = says(Some(SEEK), &batches, 3, helped);
@@ -527,14 +601,32 @@ mod tests {
         }
     }
 
-    #[test]
-    fn who_does_nothing_is_not_left_with_what_others_ask() {
-        // Rounds of many pieces, in turns: each asks all others.
+    /// Rounds of many pieces, in turns: each asks all others.
+    fn turns(rounds: usize) -> Batches {
         let piece = |slot: u64, part: u64| {
             let place = |slot: u64| 0x10_0000 + slot % 3 * 0x4000 + part * 0x80;
             batch(&[vec![1, place(slot + 1), place(slot)], vec![1, place(slot + 1) + 0x40, place(slot) + 0x40]])
         };
-        let round: Vec<_> = (0..300).map(|at| (at % 3, piece(at % 3, at / 3))).collect();
+        let round: Vec<_> = (0..300).map(|at| (at as u32 % 3, piece(at % 3, at / 3), Bucket::FIRST)).collect();
+        vec![round; rounds].concat()
+    }
+
+    #[test]
+    fn what_came_before_the_guess_need_not_be_recorded() {
+        let batches = turns(20);
+        let counted = [(u64::MAX, u64::MAX), (0, u64::MAX), (0, 0)].map(|(dense, steady)| {
+            let seek = Seek { dense, steady, ..SEEK };
+            let (all, counted) = order(seek, &batches);
+            let snapshot = says(Some(seek), &batches, 3, false);
+            assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &all, 3, false));
+            counted
+        });
+        assert_eq!(counted, [13, 14, 15]);
+    }
+
+    #[test]
+    fn who_does_nothing_is_not_left_with_what_others_ask() {
+        let batches = turns(40);
         for helped in [false, true] {
             let session = Session::new(Config { rounds_of_several: true, ..config(Some(SEEK)) });
             session.ensure_slot(3);
@@ -548,8 +640,8 @@ mod tests {
                         most.fetch_max(session.asked(3), Ordering::Relaxed);
                     }
                 });
-                for (slot, batch) in (0..40).flat_map(|_| &round) {
-                    session.hand_over(*slot as u32, &mut batch.clone(), Bucket::FIRST);
+                for (slot, batch, bucket) in &batches {
+                    session.hand_over(*slot, &mut batch.clone(), *bucket);
                 }
                 done.store(true, Ordering::Relaxed);
             });
@@ -562,7 +654,7 @@ mod tests {
     #[test]
     fn something_else_ends_them() {
         let batches = exchange(200, |round| (round % 50 == 49).then_some(1));
-        let (all, counted) = order(&batches);
+        let (all, counted) = order(SEEK, &batches);
         assert!(counted > 4 * 10, "{counted}");
         assert_eq!(words(&all), words(&batches));
         let snapshot = says(Some(SEEK), &batches, 3, false);
@@ -578,13 +670,18 @@ mod tests {
             .filter(|(at, each)| *at < 700 || each.0 != 2)
             .map(|each| each.1)
             .collect();
-        let (all, _) = order(&batches);
+        let (all, _) = order(SEEK, &batches);
         assert_eq!(words(&all), words(&batches));
         let place = all.iter().rposition(|each| each.0 == 2).unwrap();
         let behind: usize = all[place..].iter().map(|each| each.1.words().len()).sum();
         assert!(behind > 2 * 60 * 40, "{behind}");
         let snapshot = says(Some(SEEK), &batches, 3, false);
         assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &all, 3, false));
+    }
+
+    fn seek() -> impl Strategy<Value = Seek> {
+        let (dense, steady) = (prop_oneof![Just(0), Just(u64::MAX)], prop_oneof![Just(0), Just(u64::MAX)]);
+        (dense, steady).prop_map(|(dense, steady)| Seek { dense, steady, ..SEEK })
     }
 
     /// Pieces of each slot that come several times in a row, in some order, cut somehow.
@@ -667,12 +764,13 @@ mod tests {
 
         #[test]
         fn what_comes_after_another_stays_there(
+            seek in seek(),
             program in (2..5_usize, 1..5_u64, any::<bool>()),
             chances in prop_oneof![some(any::<(u8, bool)>(), 1..8), some(any::<(u8, bool)>(), 1..200)],
             phases in 2..200_usize,
         ) {
             let (batches, begun) = barriers(program, &chances, phases);
-            let (all, _) = order(&batches);
+            let (all, _) = order(seek, &batches);
             prop_assert_eq!(words(&all), words(&batches));
             let mut words = vec![0; begun.len()];
             for (slot, batch, _) in &all {
@@ -694,12 +792,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(96))]
 
         #[test]
-        fn rounds_of_several_change_no_figure(batches in program(), helped in any::<bool>()) {
-            let (all, _) = order(&batches);
+        fn rounds_of_several_change_no_figure(seek in seek(), batches in program(), helped in any::<bool>()) {
+            let (all, _) = order(seek, &batches);
             prop_assert_eq!(words(&all), words(&batches));
             let threads = batches.iter().map(|each| each.0).max().unwrap_or_default() + 1;
             prop_assume!(threads > 1);
-            let snapshot = says(Some(SEEK), &batches, threads, helped);
+            let snapshot = says(Some(seek), &batches, threads, helped);
             prop_assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &all, threads, false));
         }
     }
