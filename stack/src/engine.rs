@@ -1,6 +1,5 @@
 //! The fast engine: batches of references through the four tiers, then into the histograms.
 
-use crate::alone::{Alone, Place};
 use crate::behind::{Left, Load, Settle, State, Told, Work};
 use crate::boxed;
 use crate::counts::{Buckets, Counts, Residents};
@@ -18,7 +17,7 @@ use crate::sink::{Outcome, Sink};
 use crate::template::{Learn, Templates};
 use crate::tiers::Tiers;
 use crate::top::{NONE, Order};
-use crate::upper::Upper;
+use crate::upper::{Place, Upper};
 use crate::visit::Visit;
 use crate::walk::LearnWalk;
 use crate::walking::{Follow, Worth};
@@ -650,11 +649,12 @@ impl<const W: usize> Core<W> {
         let mut counts = self.buckets.take(bucket);
         let mut within = self.sharing.as_mut().and_then(|sharing| sharing.within.take(bucket));
         for segment in segments {
-            if self.sharing.is_none() && self.outcomes.is_empty() {
-                V::run(Alone { core: self, bucket, counts: counts.as_deref_mut(), segment });
+            let is_alone = self.sharing.is_none() && self.outcomes.is_empty();
+            let counts = (counts.as_deref_mut(), within.as_deref_mut());
+            if is_alone {
+                V::run(Upper::<W, false> { core: self, bucket, counts, segment });
             } else {
-                let counts = (counts.as_deref_mut(), within.as_deref_mut());
-                V::run(Upper { core: self, bucket, counts, segment });
+                V::run(Upper::<W, true> { core: self, bucket, counts, segment });
             }
         }
         V::run(OlderTier(self));

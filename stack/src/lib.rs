@@ -40,7 +40,6 @@
 //! time with the weight of all times that follow: from then on each is like the one before.
 #![deny(unsafe_code)]
 
-mod alone;
 mod behind;
 mod boxed;
 mod by_item;

@@ -1,4 +1,8 @@
-//! A batch of runs through the upper tiers, where most of them end.
+//! The upper tiers, where most references end: in two short loops.
+//!
+//! Where lines are and what their distances are depends on the order of lines only. What is counted, and what happened to each
+//! line since its last store, depends on the distances, and where others may hold lines, on when that was. So a block of runs goes
+//! through the tiers first, and then what came of them is counted, in the same order.
 
 use crate::Bucket;
 use crate::behind::State;
@@ -14,110 +18,169 @@ use crate::sharing::{Known, Sharing};
 use crate::simd::{Task, Vector};
 use crate::top::{NONE, Order};
 
-/// As [`Core::reference_held`].
-pub(crate) struct Upper<'a, 'b, const W: usize> {
+/// Runs of a block.
+const BLOCK: usize = 256;
+/// Instead of a distance: the line was not held.
+const FETCHED: u32 = u32::MAX;
+
+/// Where a run found its line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<const W: usize> {
+    by_set: [u8; W],
+    full: u32,
+    entry: Entry,
+}
+
+/// The lines of a segment, or runs that are none, through the upper tiers. What hits there is done with here; what comes
+/// in is left to the older tier. What is within a segment of this thread is counted in the second counters. `ASKED`: somebody asks
+/// what becomes of references, or others may hold lines, too.
+pub(crate) struct Upper<'a, 'b, const W: usize, const ASKED: bool> {
     pub(crate) core: &'a mut Core<W>,
     pub(crate) bucket: Bucket,
     pub(crate) counts: (Option<&'a mut Counts<W>>, Option<&'a mut Counts<W>>),
     pub(crate) segment: Segment<'b>,
 }
 
-impl<const W: usize> Task for Upper<'_, '_, W> {
+impl<const W: usize, const ASKED: bool> Task for Upper<'_, '_, W, ASKED> {
     type Answer = ();
 
     #[inline(always)]
     fn run<V: Vector>(self) {
-        self.core.reference_held::<V>(self.bucket, self.counts, self.segment);
+        let Self { core, bucket, counts: (mut counts, mut within), mut segment } = self;
+        let mut places = std::mem::take(&mut core.places);
+        places.resize(BLOCK, Place { by_set: [0; W], full: 0, entry: 0 });
+        for (number, block) in segment.lines.chunks(BLOCK).enumerate() {
+            let (first, fetched, base) = (number * BLOCK, core.work.fetches.len(), segment.base);
+            V::run(Pass { core, block, base, first, places: &mut places });
+            let counts = (counts.as_deref_mut(), within.as_deref_mut());
+            let (segment, places) = (&mut segment, &places);
+            if segment.again.is_empty() {
+                V::run(Count::<W, ASKED, false> { core, block, places, bucket, counts, segment, first, fetched });
+            } else {
+                V::run(Count::<W, ASKED, true> { core, block, places, bucket, counts, segment, first, fetched });
+            }
+        }
+        core.places = places;
+        core.lift::<V>(segment);
+    }
+}
+
+/// A block goes through the tiers.
+struct Pass<'a, 'b, const W: usize> {
+    core: &'a mut Core<W>,
+    block: &'b [Run],
+    /// Added to the numbers of lines.
+    base: u64,
+    /// Number of its first run.
+    first: usize,
+    places: &'a mut [Place<W>],
+}
+
+impl<const W: usize> Task for Pass<'_, '_, W> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let Core { tiers, work, .. } = self.core;
+        let (mut stamps, mut top) = (tiers.newest.stamps::<V>(), V::Top::load(&tiers.top));
+        for ((index, run), place) in (self.first..).zip(self.block).zip(self.places) {
+            let (line, weight, flags) = (run.line.wrapping_add(self.base), run.weight, run.flags & 0xffff);
+            if let Some((entry, full, by_set)) = tiers.reference::<V>(&mut stamps, &mut top, line) {
+                *place = Place { by_set, full, entry };
+                continue;
+            }
+            let (full, by_set) = tiers.whole::<V>(top, line);
+            let (entry, gone) = tiers.enter::<V>(&mut stamps, top, line);
+            top = top.push(line, entry);
+            let (run, since) = (index as u32, State::NEW);
+            work.fetches.push(Fetch { line, by_set, full, weight, flags, run, entry, gone, since, last: 0 });
+            *place = Place { by_set, full: FETCHED, entry };
+        }
+        top.store(&mut tiers.top);
+    }
+}
+
+/// What came of a block is counted; whether lines of the segment were referenced again.
+struct Count<'a, 'b, 'c, const W: usize, const ASKED: bool, const AGAIN: bool> {
+    core: &'a mut Core<W>,
+    block: &'b [Run],
+    places: &'b [Place<W>],
+    bucket: Bucket,
+    counts: (Option<&'a mut Counts<W>>, Option<&'a mut Counts<W>>),
+    /// What followed the first references to these lines and those that come later.
+    segment: &'a mut Segment<'c>,
+    /// Number of the first run.
+    first: usize,
+    /// Fetches that came before.
+    fetched: usize,
+}
+
+impl<const W: usize, const ASKED: bool, const AGAIN: bool> Task for Count<'_, '_, '_, W, ASKED, AGAIN> {
+    type Answer = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let Self { core, block, places, bucket, counts: (mut counts, mut within), segment, first, mut fetched } = self;
+        let (base, mut followed) = (segment.base, segment.next(first));
+        for ((at, run), &place) in block.iter().enumerate().zip(places) {
+            let Place { mut by_set, mut full, entry } = place;
+            let (run, stored) = (Run { line: run.line.wrapping_add(base), ..*run }, charge(run.flags, bucket));
+            if full == FETCHED {
+                let gone = std::mem::replace(core.tiers.held.since(entry), Since::now(stored)).into();
+                if let Some(fetch) = core.work.fetches.get_mut(fetched) {
+                    fetch.since = gone;
+                    if ASKED && let Some(sharing) = &mut core.sharing {
+                        fetch.last = sharing.touch(entry);
+                        if !sharing.is_whole() {
+                            fetch_shared(sharing, &mut core.lines, fetch);
+                        }
+                        first_of_segment(sharing, entry, run, stored, (counts.as_deref_mut(), within.as_deref_mut()));
+                    }
+                }
+                fetched += 1;
+                if stored != Charge::NONE {
+                    let (after, since) = (fetched, State::NEW);
+                    core.work.closes.push(Close { after, line: run.line, id: 0, weight: run.weight, stored, since });
+                }
+            } else {
+                let (mut again, mut stored_within) = (false, false);
+                if ASKED && let Some(sharing) = &mut core.sharing {
+                    again = add_holes::<V, W>(sharing, entry, run.line, &mut full, &mut by_set);
+                    if again {
+                        stored_within = sharing.digesting.stored(entry);
+                        sharing.digesting.again::<V>(entry, run.weight, full, &by_set, stored);
+                    } else {
+                        first_of_segment(sharing, entry, run, stored, (counts.as_deref_mut(), within.as_deref_mut()));
+                    }
+                }
+                if let Some(counts) = if again { within.as_deref_mut() } else { counts.as_deref_mut() } {
+                    counts.add_near(kind(run.flags), full, &by_set, run.weight.into());
+                }
+                if ASKED
+                    && let Some(&of) = core.outcome_of.get(first + at)
+                    && let Some(outcome) = core.outcomes.get_mut(of as usize)
+                {
+                    outcome.complete(full, &by_set);
+                }
+                core.tiers.held.since(entry).raise::<V>(full, &by_set);
+                if stored != Charge::NONE {
+                    let counts = if stored_within { within.as_deref_mut() } else { counts.as_deref_mut() };
+                    core.store((entry, run.line), run.weight, stored, fetched, bucket, counts);
+                }
+            }
+            if AGAIN
+                && at == followed
+                && let Some(again) = segment.again.split_off_first()
+            {
+                let counts = counts.as_deref_mut();
+                core.go_on::<V>((entry, run.line), again, &mut segment.before, fetched, bucket, counts);
+                followed = segment.next(first);
+            }
+        }
     }
 }
 
 impl<const W: usize> Core<W> {
-    /// The lines of a segment, or runs that are none, through the upper tiers. What hits there is done with here; what comes
-    /// in is left to the older tier. What is within a segment of this thread is counted in the second counters.
-    #[inline(always)]
-    pub(crate) fn reference_held<V: Vector>(
-        &mut self,
-        bucket: Bucket,
-        (mut counts, mut within): (Option<&mut Counts<W>>, Option<&mut Counts<W>>),
-        segment: Segment<'_>,
-    ) {
-        let (mut stamps, mut top) = (self.tiers.newest.stamps::<V>(), V::Top::load(&self.tiers.top));
-        let (mut followed, mut before) = (segment.again.iter(), segment.before);
-        let mut next = followed.next();
-        for (index, &run) in segment.lines.iter().enumerate() {
-            let run = Run { line: run.line.wrapping_add(segment.base), ..run };
-            let (kind, weight, stored) = (kind(run.flags), u64::from(run.weight), charge(run.flags, bucket));
-            let here = self.tiers.reference::<V>(&mut stamps, &mut top, run.line);
-            let Some((entry, mut full, mut by_set)) = here else {
-                let Run { line, weight, flags } = run;
-                let (full, by_set) = self.tiers.whole::<V>(top, line);
-                let (entry, gone) = self.tiers.enter::<V>(&mut stamps, top, line);
-                top = top.push(line, entry);
-                let (flags, run_number) = (flags & 0xffff, index as u32);
-                let since = std::mem::replace(self.tiers.held.since(entry), Since::now(stored)).into();
-                self.work.fetches.push(Fetch {
-                    line,
-                    by_set,
-                    full,
-                    weight,
-                    flags,
-                    run: run_number,
-                    entry,
-                    gone,
-                    since,
-                    last: 0,
-                });
-                if let (Some(sharing), Some(fetch)) = (&mut self.sharing, self.work.fetches.last_mut()) {
-                    fetch.last = sharing.touch(entry);
-                    if !sharing.is_whole() {
-                        fetch_shared(sharing, &mut self.lines, fetch);
-                    }
-                    first_of_segment(sharing, entry, run, stored, (counts.as_deref_mut(), within.as_deref_mut()));
-                }
-                if stored != Charge::NONE {
-                    let (after, since) = (self.work.fetches.len(), State::NEW);
-                    self.work.closes.push(Close { after, line: run.line, id: 0, weight: run.weight, stored, since });
-                }
-                if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
-                    let after = self.work.fetches.len();
-                    self.go_on::<V>((entry, line), again, &mut before, after, bucket, counts.as_deref_mut());
-                    next = followed.next();
-                }
-                continue;
-            };
-            let (mut again, mut stored_within) = (false, false);
-            if let Some(sharing) = &mut self.sharing {
-                again = add_holes::<V, W>(sharing, entry, run.line, &mut full, &mut by_set);
-                if again {
-                    stored_within = sharing.digesting.stored(entry);
-                    sharing.digesting.again::<V>(entry, run.weight, full, &by_set, stored);
-                } else {
-                    first_of_segment(sharing, entry, run, stored, (counts.as_deref_mut(), within.as_deref_mut()));
-                }
-            }
-            if let Some(counts) = if again { within.as_deref_mut() } else { counts.as_deref_mut() } {
-                counts.add_near(kind, full, &by_set, weight);
-            }
-            if let Some(outcome) = self.outcome_of.get(index).and_then(|&of| self.outcomes.get_mut(of as usize)) {
-                outcome.complete(full, &by_set);
-            }
-            let since = self.tiers.held.since(entry);
-            since.raise::<V>(full, &by_set);
-            if stored != Charge::NONE {
-                let counts = if stored_within { within.as_deref_mut() } else { counts.as_deref_mut() };
-                let after = self.work.fetches.len();
-                self.store((entry, run.line), run.weight, stored, after, bucket, counts);
-            }
-            if let Some(again) = next.filter(|again| usize::from(again.index) == index) {
-                let after = self.work.fetches.len();
-                self.go_on::<V>((entry, run.line), again, &mut before, after, bucket, counts.as_deref_mut());
-                next = followed.next();
-            }
-        }
-        top.store(&mut self.tiers.top);
-        self.lift::<V>(segment);
-    }
-
     /// Lines of a segment come to the top, so that all stand in the order of their last reference.
     #[inline(always)]
     pub(crate) fn lift<V: Vector>(&mut self, segment: Segment<'_>) {
