@@ -457,7 +457,19 @@ impl Batch {
         self.place_while(from, words, |_| true)
     }
 
-    /// The same, or behind the record that brings so many accesses.
+    /// The last place before which there are so many words at most.
+    pub(crate) fn place_up_to(&self, words: usize) -> Place {
+        let mut place = Place::START;
+        loop {
+            let next = self.place_behind(place, 1);
+            if next == place || next.word > words {
+                return place;
+            }
+            place = next;
+        }
+    }
+
+    /// The same as [`Self::place_behind`], or behind the record that brings so many accesses.
     pub(crate) fn place_behind_some(&self, from: Place, words: usize, mut accesses: u64) -> Place {
         self.place_while(from, words, |record| {
             accesses = accesses.saturating_sub(record.accesses());
@@ -504,6 +516,7 @@ impl Batch {
     pub(crate) fn part(&self, between: Range<Place>) -> Self {
         let mut part = Self::new();
         part.become_part(self, between);
+        part.owed = self.owed;
         part
     }
 

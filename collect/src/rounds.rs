@@ -204,9 +204,10 @@ impl Rounds {
                 if let Some(words) = to_seam
                     && let Some(more) = words.checked_sub(before).filter(|&more| more < batch.words().len())
                 {
+                    // Records may end alike of which only one belongs to the round.
                     let place = batch.place_behind(Place::START, more);
-                    part.seam = Some(place).filter(|place| place.word == more);
-                    *seam = part.seam.map(|place| Seam { at: round.behind(*at, place), words });
+                    part.seam = Some(place).filter(|place| before + place.word < length);
+                    *seam = part.seam.map(|to| Seam { at: round.behind(*at, to), words: before + to.word });
                 }
                 if before + words.len() < length {
                     (*at, *counted) = (next, Some(before + words.len()));
@@ -226,7 +227,7 @@ impl Rounds {
             State::Comparing { round, at, words: since, seam, .. } => {
                 let Some(next) = round.follow(*at, batch, Place::START, bucket) else {
                     let (same, length) = (round.same_words(*at, batch), round.words());
-                    self.seam = Some((at.word + same) % length);
+                    self.seam = Some((at.word + batch.place_up_to(same).word) % length);
                     // Up to where it is at the seam for the last time.
                     let to_seam = |seam: Seam| (seam.words + length - *since as usize % length) % length;
                     let to = seam.map(to_seam).filter(|&first| first <= same);
@@ -619,18 +620,25 @@ pub(crate) mod tests {
 
     #[test]
     fn nothing_of_the_last_round_is_analysed_again() {
-        // Of 20 rounds one brings the lines to their places, a part of one shows that they come again, and one is counted.
-        let last = |other: Option<Vec<u64>>| {
-            let mut records: Vec<_> = (0..20).flat_map(|_| step(150)).collect();
-            records.extend(other.map(|other| (1, vec![other])));
-            let snapshot = says(&config(Some(Seek { dense: 0, ..SEEK })), &records, &[7], false, None);
+        // Of 20 or 60 rounds one brings the lines to their places, a part of one shows that they come again, and one is counted.
+        let last = |by_object: bool, other: Option<Vec<u64>>| {
+            // Rounds end within batches.
+            let mut records: Vec<_> = (0..20).flat_map(|_| step(150)).flat_map(|(_, records)| records).collect();
+            records.extend(other);
+            let records = [(1, vec![records; 3].concat())];
+            let config = |rounds| Config { by_object, ..config(rounds) };
+            let snapshot = says(&config(Some(SEEK)), &records, &[7], false, None);
             let again = snapshot.again;
             assert_eq!(Snapshot { again: 0, ..snapshot }, says(&config(None), &records, &[7], false, None));
             again
         };
         let each = 2 * 150 + 2 * 100 + 2;
-        for again in [last(None), last(Some(vec![3, 0x60_0000]))] {
-            assert!((each * 35 / 2..each * 18).contains(&again), "{again} of {each} each");
+        let (other, alike) = (vec![3, 0x60_0000], vec![1, 0x10_0000, 0x60_0000]);
+        let all = [(false, None), (false, Some(&other)), (true, Some(&other)), (false, Some(&alike))];
+        for (by_object, other) in all {
+            let again = last(by_object, other.cloned());
+            let most = if other.is_some() { 3 * 18 } else { 58 };
+            assert!((each * (2 * most - 3) / 2..each * most).contains(&again), "{again} of {each} each, {other:?}");
         }
     }
 

@@ -712,10 +712,7 @@ impl Session {
                     return false;
                 }
                 let mut rest = batch.part(to..batch.end());
-                if batch.is_owed() {
-                    rest.attribute_later();
-                    self.attribute(slot, &mut rest);
-                }
+                self.attribute(slot, &mut rest);
                 let all = self.feed_only(&rest, bucket, DRAINED);
                 self.count(&rest, bucket, if all { 0 } else { rest.accesses() });
             }

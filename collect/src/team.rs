@@ -532,7 +532,9 @@ mod tests {
         let (mut team, mut all, mut counted) = (Team::new(seek), Vec::new(), 0);
         let mut end = |team: &mut Team, all: &mut Batches| {
             let (mut round, take) = (Vec::new(), |slot, batch: &Batch, bucket| (slot, batch.clone(), bucket));
-            team.for_each_batch(|slot, batch, bucket| round.push(take(slot, batch, bucket)));
+            if team.counted() > 0 {
+                team.for_each_batch(|slot, batch, bucket| round.push(take(slot, batch, bucket)));
+            }
             let left = team.end();
             counted += left.times;
             (0..left.times).for_each(|_| all.extend(round.iter().cloned()));
