@@ -320,6 +320,7 @@ impl<T: Take> Writer<'_, T> {
         self.hand_on();
         match self.take.walk(template, &self.plan.strands, self.plan.periods) {
             Went::All => Some(self.plan.iterations),
+            // A shorter one each time, so that this ends.
             Went::Until(periods) if periods < fewest || periods >= self.plan.periods => Some(0),
             Went::Until(periods) => self.walk(shape, items, words, periods * self.plan.period.iterations),
             Went::Not => None,
