@@ -176,14 +176,13 @@ impl Team {
             self.members.push(Member { seeker: Seeker::new(self.seek), ..Member::default() });
         }
         if self.state == State::Seeking {
-            if !full {
-                self.seek(slot, batch);
-                self.past.keep(slot, batch, bucket, self.seek);
-                if !self.guess(slot) {
-                    return Next::Break;
-                }
+            if full {
+                self.past = Past::default();
+                return Next::Analyse;
             }
-            return Next::Analyse;
+            self.seek(slot, batch);
+            self.past.keep(slot, batch, bucket, self.seek);
+            return if self.guess(slot) { Next::Analyse } else { Next::Break };
         }
         self.clock += batch.accesses();
         if full || batch.is_owed() {
