@@ -18,11 +18,21 @@ pub struct Seek {
     pub dense: u64,
     /// A round of one thread among several that has so many words takes as long whenever it comes: it is far longer than batches.
     pub steady: u64,
+    /// Lines that the stacks may know, at most, which are kept where a round begins.
+    pub kept_lines: usize,
 }
 
 impl Default for Seek {
     fn default() -> Self {
-        Self { one_in: 128, anchors: 8, shortest: 1 << 19, longest: 1 << 24, dense: 2, steady: 1 << 16 }
+        Self {
+            one_in: 128,
+            anchors: 8,
+            shortest: 1 << 19,
+            longest: 1 << 24,
+            dense: 2,
+            steady: 1 << 16,
+            kept_lines: 1 << 21,
+        }
     }
 }
 

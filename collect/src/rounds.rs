@@ -509,7 +509,7 @@ pub(crate) mod tests {
 
     pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
     pub(crate) const SEEK: Seek =
-        Seek { one_in: 4, anchors: 3, shortest: 500, longest: 4000, dense: 0, steady: u64::MAX };
+        Seek { one_in: 4, anchors: 3, shortest: 500, longest: 4000, dense: 0, steady: u64::MAX, kept_lines: 1 << 21 };
     /// Records, all in one bucket.
     pub(crate) type Records = (u8, Vec<Vec<u64>>);
 

@@ -741,7 +741,7 @@ impl Session {
         if let Some(seam) = part.seam
             && take(seam)
         {
-            let most = self.config.rounds.map_or(0, |seek| seek.longest / WORDS_A_LINE);
+            let most = self.config.rounds.map_or(0, |seek| seek.kept_lines);
             *at_seam = self.of_only(|stacks| stacks.keep(most)).and_then(|kept| kept.into_iter().collect());
         }
         let Some(end) = part.end else {
@@ -1333,10 +1333,6 @@ const PATIENCE: u32 = 1000;
 const WORTH: usize = 1024;
 /// Batches of references that stacks may leave behind before they are fed again.
 const WAITING: usize = 8;
-
-/// Stacks are kept at the seam of a round if they have so many times fewer lines than the longest round has words: a line takes as
-/// much as so many words, about.
-const WORDS_A_LINE: usize = 8;
 
 /// For those that are on their way: minutes, if nothing stops the process meanwhile.
 const MOST_NAPS: u32 = 1 << 21;

@@ -401,6 +401,8 @@ pub fn config() -> Config {
         let by_object = options.by_object.unwrap_or(known.by_object) && options.sample.is_none();
         let by_path = known.by_path && options.sample.is_none();
         let by_place = options.by_place.unwrap_or(known.by_function) && options.sample.is_none();
+        // Whatever the lines are, stacks take so much, about.
+        let sets = (32 << 20) * line_sizes.len() as u64;
         Config {
             line_sizes,
             limits,
@@ -413,7 +415,11 @@ pub fn config() -> Config {
             tracked: options.sharing.map_or(Config::TRACKED, |lines| lines as usize),
             rounds: default.rounds.filter(|_| options.rounds != Some(false)).map(|seek| match options.max_memory {
                 // An eighth of it is enough for what may not be of use.
-                Some(bytes) => Seek { longest: seek.longest.min((bytes / 64) as usize), ..seek },
+                Some(bytes) => {
+                    let kept_lines = ((bytes / 8).saturating_sub(sets) / 64) as usize;
+                    let (longest, kept_lines) = ((bytes / 64) as usize, seek.kept_lines.min(kept_lines));
+                    Seek { longest: seek.longest.min(longest), kept_lines, ..seek }
+                }
                 None => seek,
             }),
             rounds_of_several: true,
