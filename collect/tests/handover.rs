@@ -97,11 +97,18 @@ fn check_sums(snapshot: &Snapshot, accesses: u64) {
     }
 }
 
+/// Threads have as much room as those of the program have for the runtime.
+fn in_many_orders(run: impl Fn() + Send + Sync + 'static, orders: usize) {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 18;
+    shuttle::Runner::new(shuttle::scheduler::RandomScheduler::new(orders), config).run(run);
+}
+
 #[test]
 fn rounds_while_helpers_and_threads_come() {
     use std::sync::atomic::{AtomicU64, Ordering};
     static AGAIN: AtomicU64 = AtomicU64::new(0);
-    shuttle::check_random(
+    in_many_orders(
         || {
             let snapshot = run_rounds(60);
             check_sums(&snapshot, 2 * 60 * 60 + 3 * 60);
@@ -114,20 +121,20 @@ fn rounds_while_helpers_and_threads_come() {
 
 #[test]
 fn two_threads_and_one_helper() {
-    shuttle::check_random(|| check(2, 3, 1, false), ORDERS);
+    in_many_orders(|| check(2, 3, 1, false), ORDERS);
 }
 
 #[test]
 fn two_threads_and_two_helpers_with_line_sizes_apart() {
-    shuttle::check_random(|| check(2, 3, 2, true), ORDERS);
+    in_many_orders(|| check(2, 3, 2, true), ORDERS);
 }
 
 #[test]
 fn more_batches_than_there_is_room_for() {
-    shuttle::check_random(|| check(2, 30, 1, false), ORDERS / 20);
+    in_many_orders(|| check(2, 30, 1, false), ORDERS / 20);
 }
 
 #[test]
 fn threads_without_helpers_leave_the_global_stacks_to_each_other() {
-    shuttle::check_random(|| check(3, 6, 0, false), ORDERS / 2);
+    in_many_orders(|| check(3, 6, 0, false), ORDERS / 2);
 }

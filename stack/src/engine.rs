@@ -259,8 +259,8 @@ impl Stack {
     #[must_use]
     pub fn without_counts(&mut self) -> Self {
         let core = match &mut self.core {
-            Width::Usual(core) => Width::Usual(core.without_counts()),
-            Width::Wide(core) => Width::Wide(core.without_counts()),
+            Width::Usual(core) => Width::Usual(Core::without_counts(core)),
+            Width::Wide(core) => Width::Wide(Core::without_counts(core)),
         };
         Self { core, instructions: self.instructions }
     }
@@ -268,8 +268,8 @@ impl Stack {
     /// What it counted is as if another one of the same limits, which counted nothing, had counted it, which it becomes.
     pub fn replace_by(&mut self, other: Self) {
         match (&mut self.core, other.core) {
-            (Width::Usual(core), Width::Usual(other)) => core.replace_by(other),
-            (Width::Wide(core), Width::Wide(other)) => core.replace_by(other),
+            (Width::Usual(core), Width::Usual(other)) => Core::replace_by(core, other),
+            (Width::Wide(core), Width::Wide(other)) => Core::replace_by(core, other),
             _ => debug_assert!(false, "a stack of the same limits"),
         }
     }
@@ -912,29 +912,30 @@ impl<const W: usize> Core<W> {
         self.sharing.iter_mut().for_each(|sharing| sharing.mark());
     }
 
-    /// As [`Stack::without_counts`].
-    fn without_counts(&mut self) -> Box<Self> {
-        debug_assert!(self.is_told() && self.sharing.is_none(), "a stack that has all it needs, and alone");
-        let nothing = || Buckets::new(self.limits);
+    /// As [`Stack::without_counts`]. A box that is copied needs no room on the program's stack.
+    fn without_counts(core: &mut Box<Self>) -> Box<Self> {
+        debug_assert!(core.is_told() && core.sharing.is_none(), "a stack that has all it needs, and alone");
+        let limits = core.limits;
+        let nothing = || Buckets::new(limits);
         // What is known of loops is kept once.
-        let templates = std::mem::replace(&mut self.templates, Templates::new());
-        let counted = [&mut self.buckets, &mut self.before].map(|counted| std::mem::replace(counted, nothing()));
-        let later = self.left.load.as_mut().map(|load| std::mem::replace(&mut load.buckets, nothing()));
-        let bare = Box::new(self.clone());
-        self.templates = templates;
-        [self.buckets, self.before] = counted;
-        if let (Some(load), Some(later)) = (&mut self.left.load, later) {
+        let templates = std::mem::replace(&mut core.templates, Templates::new());
+        let counted = std::mem::replace(&mut core.buckets, nothing());
+        let before = std::mem::replace(&mut core.before, nothing());
+        let later = core.left.load.as_mut().map(|load| std::mem::replace(&mut load.buckets, nothing()));
+        let bare = core.clone();
+        (core.templates, core.buckets, core.before) = (templates, counted, before);
+        if let (Some(load), Some(later)) = (&mut core.left.load, later) {
             load.buckets = later;
         }
         bare
     }
 
     /// As [`Stack::replace_by`].
-    fn replace_by(&mut self, mut other: Box<Self>) {
-        self.mark();
-        other.before = std::mem::replace(&mut self.before, Buckets::new(self.limits));
-        other.templates = std::mem::replace(&mut self.templates, Templates::new());
-        std::mem::swap(self, &mut other);
+    fn replace_by(core: &mut Box<Self>, mut other: Box<Self>) {
+        core.mark();
+        other.before = std::mem::replace(&mut core.before, Buckets::new(core.limits));
+        other.templates = std::mem::replace(&mut core.templates, Templates::new());
+        *core = other;
     }
 
     /// As [`Stack::tally`].
