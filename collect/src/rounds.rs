@@ -42,8 +42,12 @@ pub(crate) struct Rounds {
 
 /// What was analysed last: perhaps a round.
 #[derive(Debug, Default)]
-struct Past {
-    round: Round,
+pub(crate) struct Past {
+    /// By slot.
+    pub(crate) rounds: Vec<Round>,
+    /// So many words of a slot, in order.
+    pub(crate) pieces: Vec<(u32, usize)>,
+    words: usize,
     accesses: u64,
 }
 
@@ -160,7 +164,12 @@ impl Rounds {
         if !matches!(self.state, State::Comparing { .. }) {
             self.seeker.look(words, batch.accesses(), self.accesses);
             self.accesses += batch.accesses();
-            self.past.keep(batch, bucket, self.seeker.seek, full);
+            // What [`Batch::objects`] says has to hold for all of it.
+            if full || self.past.rounds.first().is_some_and(|round| round.objects != batch.objects()) {
+                self.past = Past::default();
+            } else {
+                self.past.keep(0, batch, bucket, self.seeker.seek);
+            }
         }
         self.seeker.at += words.len() as u64;
         match &mut self.state {
@@ -351,10 +360,13 @@ impl Rounds {
             return self.give_up();
         }
         let length = length as usize;
-        let past = self.past.round.last(length);
+        let all = self.past.rounds.first();
         self.seam = None;
-        self.state = if past.words() == length {
-            let all = self.past.round.content.words();
+        self.state = if let Some(all) = all.filter(|all| all.words() >= length)
+            && let past = all.last(length)
+            && past.words() == length
+        {
+            let all = all.content.words();
             let alike = all.iter().rev().zip(all.iter().rev().skip(length)).take_while(|(one, other)| one == other);
             self.seam = Some((length - alike.count() % length) % length);
             State::following(past, Place::START, Origin::Past(part))
@@ -372,20 +384,36 @@ impl State {
 }
 
 impl Past {
-    /// Adds a batch, if there is room and what a word stands for is worth it; else begins anew.
-    fn keep(&mut self, batch: &Batch, bucket: Bucket, Seek { longest, dense, .. }: Seek, full: bool) {
-        let (words, most) = (self.round.words() + batch.words().len(), longest / 2);
-        let others = self.round.words() > 0 && self.round.objects != batch.objects();
-        self.accesses += batch.accesses();
-        if full || others || self.accesses < dense * words as u64 {
+    /// Adds a batch of a slot, if what a word stands for is worth it; else begins anew.
+    pub(crate) fn keep(&mut self, slot: usize, batch: &Batch, bucket: Bucket, Seek { longest, dense, .. }: Seek) {
+        let (words, most) = (batch.words().len(), longest / 2);
+        (self.words, self.accesses) = (self.words + words, self.accesses + batch.accesses());
+        if self.accesses < dense.saturating_mul(self.words as u64) {
             *self = Self::default();
             return;
         }
-        self.round.record(batch, batch.end(), bucket);
-        if words > most + most / 4 {
-            self.accesses = (u128::from(self.accesses) * most as u128 / words as u128) as u64;
-            self.round = self.round.last(most);
+        self.rounds.resize_with(self.rounds.len().max(slot + 1), Round::default);
+        self.rounds[slot].record(batch, batch.end(), bucket);
+        self.pieces.push((slot as u32, words));
+        if self.words > most + most / 4 {
+            self.forget(self.words - most);
         }
+    }
+
+    /// So many words, or a piece more, are forgotten: those that came first.
+    fn forget(&mut self, words: usize) {
+        let (mut gone, mut left, mut first) = (vec![0; self.rounds.len()], words, 0);
+        while left > 0 {
+            let (slot, words) = self.pieces[first];
+            gone[slot as usize] += words;
+            (first, left) = (first + 1, left.saturating_sub(words));
+        }
+        self.pieces.drain(..first);
+        for (round, gone) in self.rounds.iter_mut().zip(gone).filter(|(_, gone)| *gone > 0) {
+            *round = round.last(round.words() - gone);
+        }
+        let before = std::mem::replace(&mut self.words, self.pieces.iter().map(|piece| piece.1).sum());
+        self.accesses = (u128::from(self.accesses) * self.words as u128 / before as u128) as u64;
     }
 }
 

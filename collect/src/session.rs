@@ -713,8 +713,7 @@ impl Session {
                 }
                 let mut rest = batch.part(to..batch.end());
                 self.attribute(slot, &mut rest);
-                let all = self.feed_only(&rest, bucket, DRAINED);
-                self.count(&rest, bucket, if all { 0 } else { rest.accesses() });
+                self.analyse_only(&rest, bucket);
             }
             Next::Skip => self.count_again(batch, bucket),
         }
@@ -734,9 +733,7 @@ impl Session {
         let mut from = Place::START;
         let mut take = |to: Place| {
             let part = batch.part(std::mem::replace(&mut from, to)..to);
-            let all = self.feed_only(&part, bucket, DRAINED);
-            self.count(&part, bucket, if all { 0 } else { part.accesses() });
-            all
+            self.analyse_only(&part, bucket)
         };
         if let Some(seam) = part.seam
             && take(seam)
@@ -820,6 +817,13 @@ impl Session {
 
     fn only(&self) -> Option<Arc<Owner>> {
         self.lock(&self.slots)?.owners.first().cloned()
+    }
+
+    /// The same as [`Self::feed_only`], of a batch that is not counted yet.
+    fn analyse_only(&self, batch: &Batch, bucket: Bucket) -> bool {
+        let all = self.feed_only(batch, bucket, DRAINED);
+        self.count(batch, bucket, if all { 0 } else { batch.accesses() });
+        all
     }
 
     /// Analyses a batch of the only slot, behind all that was handed over; whether all of it was taken.

@@ -26,7 +26,7 @@
 use crate::Batch;
 use crate::anchors::{Seek, Seeker};
 use crate::batch::Place;
-use crate::rounds::Round;
+use crate::rounds::{Past, Round};
 use bf_stack::Bucket;
 
 /// Rounds that are analysed once one was recorded; the last of them counts again.
@@ -91,17 +91,6 @@ enum State {
     Recording,
     /// It came whole.
     Comparing,
-}
-
-/// What was analysed last: perhaps a round.
-#[derive(Debug, Default)]
-struct Past {
-    /// By slot.
-    rounds: Vec<Round>,
-    /// So many words of a slot, in order.
-    pieces: Vec<(u32, usize)>,
-    words: usize,
-    accesses: u64,
 }
 
 /// One slot.
@@ -433,40 +422,6 @@ impl Team {
             member.longest = self.pieces.iter().filter(of).map(|piece| piece.1).max().unwrap_or_default();
         }
         true
-    }
-}
-
-impl Past {
-    /// Adds a batch of a slot, if what a word stands for is worth it; else begins anew.
-    fn keep(&mut self, slot: usize, batch: &Batch, bucket: Bucket, Seek { longest, dense, .. }: Seek) {
-        let (words, most) = (batch.words().len(), longest / 2);
-        (self.words, self.accesses) = (self.words + words, self.accesses + batch.accesses());
-        if self.accesses < dense.saturating_mul(self.words as u64) {
-            *self = Self::default();
-            return;
-        }
-        self.rounds.resize_with(self.rounds.len().max(slot + 1), Round::default);
-        self.rounds[slot].record(batch, batch.end(), bucket);
-        self.pieces.push((slot as u32, words));
-        if self.words > most + most / 4 {
-            self.forget(self.words - most);
-        }
-    }
-
-    /// So many words, or a piece more, are forgotten: those that came first.
-    fn forget(&mut self, words: usize) {
-        let (mut gone, mut left, mut first) = (vec![0; self.rounds.len()], words, 0);
-        while left > 0 {
-            let (slot, words) = self.pieces[first];
-            gone[slot as usize] += words;
-            (first, left) = (first + 1, left.saturating_sub(words));
-        }
-        self.pieces.drain(..first);
-        for (round, gone) in self.rounds.iter_mut().zip(gone).filter(|(_, gone)| *gone > 0) {
-            *round = round.last(round.words() - gone);
-        }
-        let before = std::mem::replace(&mut self.words, self.pieces.iter().map(|piece| piece.1).sum());
-        self.accesses = (u128::from(self.accesses) * self.words as u128 / before as u128) as u64;
     }
 }
 
