@@ -7,6 +7,8 @@ use bf_stack::{ByLine, Common};
 use std::ops::Range;
 
 const ENTERED: usize = 512;
+/// Lines of a page, as bits.
+const PAGE_BITS: u32 = 6;
 /// So many lines that follow each other are looked at together.
 const MANY: u64 = 8;
 
@@ -27,6 +29,25 @@ impl Users {
     #[inline]
     fn are_only(self, user: u16) -> bool {
         self.slots == user && user != SEVERAL
+    }
+}
+
+/// Holders, by the lowest bits of their numbers: these, and perhaps others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Holders(u64);
+
+impl Holders {
+    fn only(slot: u32) -> Self {
+        Self(1 << (slot % u64::BITS))
+    }
+
+    pub(crate) fn add(&mut self, others: Self) {
+        self.0 |= others.0;
+    }
+
+    /// Whether it is one of them.
+    pub(crate) fn has(self, slot: u32) -> bool {
+        self.0 & Self::only(slot).0 != 0
     }
 }
 
@@ -79,6 +100,10 @@ impl Ranges {
 #[derive(Debug)]
 pub(crate) struct Directory {
     users: ByLine<Users>,
+    /// By page of lines: which slots ever used one of its lines.
+    pages: ByLine<Holders>,
+    /// The last page that the batch being entered came to, + 1.
+    page: u64,
     /// Of the batch that is being entered, by the lowest bits of lines.
     entered: Box<[Entered]>,
 }
@@ -96,7 +121,7 @@ struct Entered {
 impl Directory {
     /// Knows nothing.
     pub(crate) fn new() -> Self {
-        Self { users: ByLine::new(), entered: vec![Entered::default(); ENTERED].into() }
+        Self { users: ByLine::new(), pages: ByLine::new(), page: 0, entered: vec![Entered::default(); ENTERED].into() }
     }
 
     /// Lines of which something is known.
@@ -109,6 +134,7 @@ impl Directory {
     /// be tracked, the first time. Who stores it holds it alone.
     #[inline]
     fn enter(&mut self, line: u64, slot: u32, stored: Option<Place>, tracker: &mut Tracker) -> bool {
+        self.note(line..line + 1, slot);
         let mine = user(slot);
         let users = self.users.of(line);
         let alone = users.slots == 0 || users.are_only(mine);
@@ -124,7 +150,7 @@ impl Directory {
     }
 
     /// `slot` makes the accesses of a batch to lines of `1 << shift` bytes, which the tracker is told if they are `counted`. The
-    /// lines that others may hold, in their order.
+    /// lines that others may hold, in their order, and who those may be.
     pub(crate) fn enter_batch(
         &mut self,
         batch: &Batch,
@@ -132,8 +158,9 @@ impl Directory {
         slot: u32,
         tracker: &mut Tracker,
         counted: bool,
-    ) -> Vec<Common> {
+    ) -> (Vec<Common>, Holders) {
         self.entered.fill(Entered::default());
+        self.page = 0;
         let [mut all, mut stored] = [Ranges::default(), Ranges::default()];
         for record in batch.records() {
             record.for_each_course(&mut |course: Course| {
@@ -147,6 +174,7 @@ impl Directory {
                             let others = lines.start + own..lines.end;
                             let shared =
                                 if store.is_none() { self.shared(others.clone(), tracker, counted) } else { 0 };
+                            self.note(others.start..others.start + shared, slot);
                             all.add(others.start..others.start + shared);
                             lines.start = others.start + shared;
                             look = lines.start + if own + shared < MANY { MANY } else { 0 };
@@ -170,7 +198,22 @@ impl Directory {
                 });
             });
         }
-        all.common(stored)
+        let (common, mut holders) = (all.common(stored), Holders::default());
+        for Common { lines, .. } in &common {
+            pages(lines).for_each(|page| holders.add(self.pages.get(page)));
+        }
+        (common, holders)
+    }
+
+    /// `slot` uses these lines.
+    #[inline]
+    fn note(&mut self, lines: Range<u64>, slot: u32) {
+        for page in pages(&lines) {
+            if self.page != page + 1 {
+                self.page = page + 1;
+                self.pages.of(page).add(Holders::only(slot));
+            }
+        }
     }
 
     /// How many of these lines, from the first on, `slot` alone ever used and last stored from that place + 1, if it is not 0: to
@@ -196,8 +239,14 @@ impl Directory {
 
     /// `slot`, the only one there is, referenced a line.
     pub(crate) fn begin(&mut self, line: u64, slot: u32, stored: bool) {
+        self.pages.of(line >> PAGE_BITS).add(Holders::only(slot));
         *self.users.of(line) = Users { slots: user(slot), stored: stored.into() };
     }
+}
+
+/// The pages of some lines.
+fn pages(lines: &Range<u64>) -> Range<u64> {
+    lines.start >> PAGE_BITS..lines.end.div_ceil(1 << PAGE_BITS)
 }
 
 /// A slot as the only user.

@@ -320,9 +320,11 @@ impl<T: Take> Writer<'_, T> {
         self.hand_on();
         match self.take.walk(template, &self.plan.strands, self.plan.periods) {
             Went::All => Some(self.plan.iterations),
-            // A shorter one each time, so that this ends.
+            // A shorter one each time, so that this ends; what is behind may walk where that is too short.
             Went::Until(periods) if periods < fewest || periods >= self.plan.periods => Some(0),
-            Went::Until(periods) => self.walk(shape, items, words, periods * self.plan.period.iterations),
+            Went::Until(periods) => {
+                Some(self.walk(shape, items, words, periods * self.plan.period.iterations).unwrap_or(0))
+            }
             Went::Not => None,
         }
     }

@@ -14,7 +14,7 @@
 
 use crate::anchors::Seek;
 use crate::batch::{Place, Repeats};
-use crate::directory::Directory;
+use crate::directory::{Directory, Holders};
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work};
 use crate::rounds::{Counted, Left, Next, Rounds};
@@ -352,6 +352,9 @@ impl Session {
             pipeline.add(Some(slot), &owner);
         }
         slots.owners.push(owner);
+        for stacks in self.global.get().into_iter().flat_map(|global| &global.parts) {
+            self.lock(stacks).into_iter().for_each(|mut stacks| stacks.be_of(slots.owners.len()));
+        }
         slot
     }
 
@@ -998,22 +1001,29 @@ impl Session {
         if (self.full)() {
             return Sorted::new(*number, Vec::new());
         }
-        let mut lost = 0;
+        let (mut lost, mut holders) = (0, Holders::default());
         let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes);
         let common = sizes.map(|((directory, tracker), line_bytes)| {
             let (before, counted) = (tracker.misses(), bucket != Bucket::UNCOUNTED);
-            let common = directory.enter_batch(batch, line_bytes.ilog2(), slot, tracker, counted);
+            let (common, of_size) = directory.enter_batch(batch, line_bytes.ilog2(), slot, tracker, counted);
             lost += tracker.misses() - before;
+            holders.add(of_size);
             common
         });
         let common: Vec<_> = common.collect();
         let left = self.contention.load(Ordering::Relaxed).saturating_sub(1);
         self.contention.store(if lost > 0 { Self::CONTENDED } else { left }, Ordering::Relaxed);
-        Sorted::new(*number, self.ask(*number, slot, common, bucket).unwrap_or_default())
+        Sorted::new(*number, self.ask(*number, slot, (common, holders), bucket).unwrap_or_default())
     }
 
-    /// Asks the stacks of all other slots for these lines, by line size; what is asked, by part.
-    fn ask(&self, number: u64, slot: u32, common: Vec<Vec<Common>>, bucket: Bucket) -> Option<Vec<Option<Arc<Visit>>>> {
+    /// Asks the stacks of other slots that may hold them for these lines, by line size; what is asked, by part.
+    fn ask(
+        &self,
+        number: u64,
+        slot: u32,
+        (common, holders): (Vec<Vec<Common>>, Holders),
+        bucket: Bucket,
+    ) -> Option<Vec<Option<Arc<Visit>>>> {
         let by_part =
             if self.parts.len() > 1 { common.into_iter().map(|lines| vec![lines]).collect() } else { vec![common] };
         let is_visit = |sizes: &Vec<Vec<Common>>| sizes.iter().any(|lines| !lines.is_empty());
@@ -1022,7 +1032,8 @@ impl Session {
         }
         let slots = self.lock(&self.slots)?;
         let asker = &slots.owners[slot as usize];
-        let others = || (0..).zip(&slots.owners).filter(|&(other, _)| other != slot).map(|(_, owner)| owner);
+        let asked = |&(other, _): &(u32, &Arc<Owner>)| other != slot && holders.has(other);
+        let others = || (0..).zip(&slots.owners).filter(asked).map(|(_, owner)| owner);
         let visit = |(part, lines): (usize, Vec<Vec<Common>>)| {
             if !is_visit(&lines) {
                 return Some(None);
@@ -1040,8 +1051,8 @@ impl Session {
         let next = || self.lock(&owner.inboxes[part])?.next(number);
         while let Some(visit) = next() {
             if !(self.full)() {
-                let there = stacks.visited(&visit.lines, visit.bucket);
-                self.lock(&visit.there)?.iter_mut().zip(there).for_each(|(all, more)| all.add(more));
+                stacks.visited(&visit.lines, visit.bucket);
+                stacks.tell(&mut self.lock(&visit.there)?);
             }
             self.told(part, &visit)?;
         }
@@ -1657,7 +1668,11 @@ mod tests {
             let lines: Vec<_> =
                 lines.into_iter().map(|(line, stored)| Common { lines: line..line + 1, stored }).collect();
             let (mut visit, mut there) = (mine.begin_visit(&lines), There::none(&lines));
-            before.iter_mut().chain(after).for_each(|other| there.add(other.visited(&lines, Bucket::FIRST)));
+            before.iter_mut().chain(after).for_each(|other| {
+                let mut here = There::default();
+                other.visited(&lines, Bucket::FIRST, &mut here);
+                there.add(&mut here, &mut There::default());
+            });
             mine.feed_beside(chunk, Bucket::FIRST, &mut visit);
             mine.end_visit(visit, &there, Bucket::FIRST);
         }
@@ -1883,13 +1898,15 @@ mod tests {
     fn full_memory_asks_nobody() {
         static FULL: AtomicBool = AtomicBool::new(false);
         let session = Session::new(Config::default()).limited_by(|| FULL.load(Ordering::Relaxed));
-        session.ensure_slot(2);
+        session.ensure_slot(3);
+        session.feed(2, &batch(&[1]), Bucket::FIRST);
         for full in [false, true] {
             FULL.store(full, Ordering::Relaxed);
             let before = session.asked(2);
             (0..3).for_each(|turn| session.feed(turn % 2, &batch(&[1]), Bucket::FIRST));
             assert_eq!(session.asked(2) > before, !full);
         }
+        assert_eq!(session.asked(3), 0, "which never had the line, nor one near it");
         let entered = |sorter: &Sorter| sorter.directories[0].lines();
         let before = entered(&session.sorter.lock().unwrap());
         session.feed(0, &batch(&[1 << 20]), Bucket::FIRST);

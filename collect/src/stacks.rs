@@ -111,6 +111,9 @@ impl Take for &mut Beside<'_> {
 pub(crate) struct Stacks {
     kept: Vec<Kept>,
     scratch: Scratch,
+    /// By line size: where the lines are that a batch of another slot asked for last; and memory to work in.
+    here: Vec<There>,
+    spare: There,
     pub(crate) used: bool,
 }
 
@@ -126,7 +129,8 @@ impl Stacks {
             }
             Some(sample) => Kept::Sampled(Box::new(Sampled::new(sample, config.limits))),
         });
-        Self { kept: kept.collect(), scratch: Scratch::default(), used: false }
+        let (kept, scratch) = (kept.collect(), Scratch::default());
+        Self { kept, scratch, here: Vec::new(), spare: There::default(), used: false }
     }
 
     /// Takes a batch; what comes when memory is `full` is left out. Whether all of it was taken. `leave`, with the number of the
@@ -199,6 +203,11 @@ impl Stacks {
             }
         }
         all
+    }
+
+    /// From now on they are those of so many slots.
+    pub(crate) fn be_of(&mut self, slots: usize) {
+        self.whole().for_each(|stack| stack.be_of(slots));
     }
 
     /// From now on it leaves half of the work behind, where other slots' stores take no lines away.
@@ -298,9 +307,19 @@ impl Stacks {
         (all, visits)
     }
 
-    /// What a batch of another slot asks, by line size.
-    pub(crate) fn visited(&mut self, asked: &[Vec<Common>], bucket: Bucket) -> Vec<There> {
-        self.whole().zip(asked).map(|(stack, lines)| stack.visited(lines, bucket)).collect()
+    /// What a batch of another slot asks, by line size; [`Stacks::tell`] says what that is.
+    pub(crate) fn visited(&mut self, asked: &[Vec<Common>], bucket: Bucket) {
+        let mut here = std::mem::take(&mut self.here);
+        here.resize_with(asked.len(), There::default);
+        let all = self.whole().zip(asked).zip(&mut here);
+        all.for_each(|((stack, lines), here)| stack.visited(lines, bucket, here));
+        self.here = here;
+    }
+
+    /// Adds what it asked last.
+    pub(crate) fn tell(&mut self, there: &mut [There]) {
+        let Self { here, spare, .. } = self;
+        there.iter_mut().zip(here).for_each(|(there, here)| there.add(here, spare));
     }
 
     /// What a batch that was fed was told, by line size.

@@ -177,7 +177,7 @@ mod tests {
     use crate::{Config, Session};
     use bf_stack::{
         Bucket, Chunk, Common, Deferred, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Position,
-        Reference, Stack, Went,
+        Reference, Stack, There, Went,
     };
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -419,7 +419,7 @@ mod tests {
             let mut shapes = shapes(streams, Item::NONE);
             let all = || Instructions::ALL.into_iter().filter(|instructions| instructions.available());
             let mut walking: Vec<_> = all().map(|which| Stack::new(limits).with_instructions(which)).collect();
-            let (mut written, mut scratch) = (Stack::new(limits), Scratch::default());
+            let (mut written, mut scratch, mut there) = (Stack::new(limits), Scratch::default(), There::default());
             walking.iter_mut().chain([&mut written]).for_each(Stack::share);
             let cut = |position: Option<Position>| {
                 let Limits { max_set_bits, max_ways } = limits;
@@ -439,10 +439,13 @@ mod tests {
                 batch.append(words.iter().copied(), &mut shapes, |part| feed(part));
                 feed(&mut batch);
                 for asked in asked {
-                    let there: Vec<_> = written.visited(asked, Bucket::FIRST).positions().map(cut).collect();
+                    let mut ask = |stack: &mut Stack| {
+                        stack.visited(asked, Bucket::FIRST, &mut there);
+                        there.positions().map(cut).collect::<Vec<_>>()
+                    };
+                    let found = ask(&mut written);
                     for stack in &mut walking {
-                        let found: Vec<_> = stack.visited(asked, Bucket::FIRST).positions().map(cut).collect();
-                        prop_assert_eq!(&found, &there);
+                        prop_assert_eq!(&found, &ask(stack));
                     }
                 }
             }
@@ -537,7 +540,11 @@ mod tests {
                 all.feed_digest(&own.take_digest(bf_stack::Digest::default()), Bucket::FIRST);
                 if round == 5 {
                     let line = (0x80_0000 >> 6) + 200;
-                    own.visited(&[Common { lines: line..line + 1, stored: true }], Bucket::FIRST);
+                    own.visited(
+                        &[Common { lines: line..line + 1, stored: true }],
+                        Bucket::FIRST,
+                        &mut There::default(),
+                    );
                 }
             }
             assert_eq!(walking.counted(), written.counted());
@@ -572,7 +579,11 @@ mod tests {
                 assert!(round < 2 || walked > 0, "{round} {taken}");
                 let line = (0x10_0000 >> 6) + taken;
                 stacks.iter_mut().filter(|_| round == 3).for_each(|stack| {
-                    stack.visited(&[Common { lines: line..line + 1, stored: true }], Bucket::FIRST);
+                    stack.visited(
+                        &[Common { lines: line..line + 1, stored: true }],
+                        Bucket::FIRST,
+                        &mut There::default(),
+                    );
                 });
             }
             let [walking, written] = &stacks;

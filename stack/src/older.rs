@@ -56,7 +56,8 @@ pub(crate) struct Older {
     timeline: Timeline,
     pub(crate) sheets: Sheets,
     now: Time,
-    /// Whether the sheets are to be given up.
+    /// So many sheets, at most, and whether they are to be given up.
+    pub(crate) most: usize,
     pub(crate) crowded: bool,
     /// How many more of them may be looked at for single lines until they are.
     patience: usize,
@@ -103,7 +104,7 @@ impl Hint {
 impl Older {
     pub(crate) fn new() -> Self {
         let (timeline, sheets, fresh) = (Timeline::new(), Sheets::new(), Vec::new());
-        Self { timeline, sheets, now: 0, crowded: false, patience: PATIENCE, fresh }
+        Self { timeline, sheets, now: 0, most: sheets::MOST, crowded: false, patience: PATIENCE, fresh }
     }
 
     /// As if the clock had so many more ticks to go.
@@ -233,7 +234,7 @@ impl Older {
         let goes_on = |&(line, now): &(u64, u32)| when(line + 1).map_or_else(|| held(line + 1), |next| next > now);
         let begins = order.iter().filter(|&line| !follows(line)).count();
         let neighbours = order.iter().all(|line| follows(line) || goes_on(line));
-        if neighbours && self.sheets.len() + begins <= sheets::MOST / 2 {
+        if neighbours && self.sheets.len() + begins <= self.most / 2 {
             for &(line, id, place) in &fresh {
                 let state = lines.get_mut(id);
                 state.place = 0;
@@ -328,7 +329,7 @@ impl Older {
     /// Whether `more` moves could run out of time, or there are too many sheets: the clock has to begin again.
     #[inline(always)]
     pub(crate) fn late(&self, more: usize) -> bool {
-        (Time::MAX - self.now) as usize <= more || self.crowded || self.sheets.len() > 2 * sheets::MOST
+        (Time::MAX - self.now) as usize <= more || self.crowded || self.sheets.len() > 2 * self.most
     }
 
     /// Gives every line a new time, 1 for the oldest: once in 2^31 moves, or where there are to be no sheets any more.
@@ -339,7 +340,7 @@ impl Older {
         let mut numbers = vec![0; lines.len()];
         lines.all().for_each(|(line, id)| numbers[id as usize] = line);
         let all = self.oldest_first(lines);
-        *self = Self::new();
+        *self = Self { most: self.most, ..Self::new() };
         let mut moves = Vec::new();
         for some in all.chunks(FEW) {
             let enter = |&id: &Id| {

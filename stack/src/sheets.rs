@@ -10,7 +10,7 @@
 use crate::older::Time;
 use std::ops::Range;
 
-/// Sheets, at most: each takes part in every distance.
+/// Sheets of one thread, at most: each takes part in every distance.
 pub(crate) const MOST: usize = 64;
 
 /// Lines that each strand of a loop moves on by in a period, at most, where the loop is to be walked over.

@@ -14,6 +14,7 @@ use crate::item::Charge;
 use crate::lines::Id;
 use crate::newest::NEWEST;
 use crate::sharing::{Event, Known, Position, Shared, Sharing};
+use crate::sheets::MOST;
 use crate::simd::{self, Task, Vector};
 use crate::still::Still;
 use crate::template::Templates;
@@ -28,6 +29,11 @@ impl Stack {
     pub fn share(&mut self) {
         self.settle();
         of_width!(&mut self.core, core => core.share())
+    }
+
+    /// From now on it is the stack of so many threads.
+    pub fn be_of(&mut self, threads: usize) {
+        of_width!(&mut self.core, core => core.older.most = MOST * threads.min(WALKERS))
     }
 
     /// All lines that were ever referenced, and whether they were ever stored.
@@ -73,18 +79,18 @@ impl Stack {
     }
 
     /// A batch of another thread references these lines, under this bucket: they are clean here from now on, and those that
-    /// are stored are gone. Where they are here.
-    pub fn visited(&mut self, lines: &[Common], bucket: Bucket) -> There {
+    /// are stored are gone. `there` becomes where they are here.
+    pub fn visited(&mut self, lines: &[Common], bucket: Bucket, there: &mut There) {
+        there.clear();
         of_width!(&mut self.core, core => {
             core.be_in_time(1, self.instructions);
-            let (mut there, stored) = simd::run(PassOn { core, lines }, self.instructions);
+            let stored = simd::run(PassOn { core, lines, there }, self.instructions);
             for (line, here) in stored {
                 core.be_in_time(1, self.instructions);
                 simd::run(TakeAway { core, line, here: &here, bucket }, self.instructions);
                 there.taken.push(here.position);
             }
-            there
-        })
+        });
     }
 
     /// Counts what became of a batch that was fed and that visited all other stacks.
@@ -101,6 +107,8 @@ impl Stack {
 
 /// Lines that are fetched ahead.
 const AHEAD: usize = 6;
+/// There is room for sheets of so many threads, at most.
+const WALKERS: usize = 8;
 /// Visits whose memory is kept for others.
 const SPARE: usize = 2;
 
@@ -139,14 +147,15 @@ impl<const W: usize> Task for TakeAway<'_, W> {
 struct PassOn<'a, const W: usize> {
     core: &'a mut Core<W>,
     lines: &'a [Common],
+    there: &'a mut There,
 }
 
 impl<const W: usize> Task for PassOn<'_, W> {
-    type Answer = (There, Vec<(u64, Here)>);
+    type Answer = Vec<(u64, Here)>;
 
     #[inline(always)]
     fn run<V: Vector>(self) -> Self::Answer {
-        self.core.pass_on::<V>(self.lines)
+        self.core.pass_on::<V>(self.lines, self.there)
     }
 }
 
@@ -193,10 +202,10 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    /// Where lines are, which are clean from now on; and those of them that are here and are to be taken away.
+    /// Where lines are, which are clean from now on; those of them that are here and are to be taken away.
     #[inline(always)]
-    fn pass_on<V: Vector>(&mut self, lines: &[Common]) -> (There, Vec<(u64, Here)>) {
-        let mut asked = (There::default(), Vec::new());
+    fn pass_on<V: Vector>(&mut self, lines: &[Common], there: &mut There) -> Vec<(u64, Here)> {
+        let mut asked = (there, Vec::new());
         let (mut singles, mut still) = (Vec::new(), Still::new(self.follow()));
         for Common { lines, stored } in lines {
             let (mut lines, stored) = (lines.clone(), *stored);
@@ -209,7 +218,7 @@ impl<const W: usize> Core<W> {
                     if absent >= EVEN || even > 0 {
                         self.pass_on_singles::<V>(&mut singles, &mut asked, &mut still.follow);
                         if even > 0 {
-                            self.pass_on_evenly::<V>(line..line + even, &mut asked.0, &mut still);
+                            self.pass_on_evenly::<V>(line..line + even, asked.0, &mut still);
                         } else {
                             asked.0.push(absent as u32, &[None]);
                         }
@@ -226,7 +235,7 @@ impl<const W: usize> Core<W> {
             }
         }
         self.pass_on_singles::<V>(&mut singles, &mut asked, &mut still.follow);
-        asked
+        asked.1
     }
 
     /// How many of these lines, from the first one on, are not here.
@@ -245,7 +254,7 @@ impl<const W: usize> Core<W> {
     fn pass_on_singles<V: Vector>(
         &mut self,
         singles: &mut Vec<Single>,
-        (there, stored): &mut (There, Vec<(u64, Here)>),
+        (there, stored): &mut (&mut There, Vec<(u64, Here)>),
         follow: &mut Follow,
     ) {
         self.older.look(singles.len());

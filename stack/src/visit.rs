@@ -5,6 +5,7 @@
 
 use crate::Bucket;
 use crate::sharing::{Position, Sharing};
+use crate::sheets::MOST_LINES;
 use crate::sink::Outcome;
 use crate::walk::What;
 use std::ops::Range;
@@ -100,14 +101,18 @@ impl There {
         Some(if behind < stand.by { place } else { place.later(behind / stand.by) })
     }
 
-    /// In this stack, too.
-    pub fn add(&mut self, more: Self) {
-        self.taken.extend(&more.taken);
-        if matches!(self.places[..], [None]) {
-            (self.stands, self.places) = (more.stands, more.places);
+    /// In this stack, too. `spare` has memory to work in.
+    pub fn add(&mut self, more: &mut Self, spare: &mut Self) {
+        self.taken.append(&mut more.taken);
+        if more.places.iter().all(Option::is_none) {
+            return;
+        } else if matches!(self.places[..], [None]) {
+            std::mem::swap(self, more);
+            std::mem::swap(&mut self.taken, &mut more.taken);
             return;
         }
-        let mut least = Self { taken: std::mem::take(&mut self.taken), ..Self::default() };
+        let least = spare;
+        least.clear();
         let (mut mine, mut others) = (self.stands.iter().peekable(), more.stands.iter().peekable());
         while let (Some(one), Some(other)) = (mine.peek(), others.peek()) {
             let from = least.stands.last().map_or(0, |last| last.numbers.end);
@@ -116,21 +121,34 @@ impl There {
                 let place = there.place(stand, number)?;
                 Some(Place { deeper: place.deeper.wrapping_mul(by / stand.by), ..place })
             };
-            let of = |number, times| match (place(self, one, number), place(&more, other, number)) {
+            let of = |number, times| match (place(self, one, number), place(more, other, number)) {
                 (Some(mine), Some(others)) => mine.min(others, times).map(Some),
                 (mine, others) => Some(mine.or(others)),
             };
-            let is_even = by.is_multiple_of(one.by) && by.is_multiple_of(other.by);
-            let firsts = from..end.min(from + by);
-            let places = firsts.map(|number| of(number, (end - 1 - number) / by).filter(|_| is_even));
-            match places.collect::<Option<Vec<_>>>() {
-                Some(places) => least.push(end - from, &places),
-                None => (from..end).for_each(|number| least.push(1, &[of(number, 0).flatten()])),
+            let mut firsts = [None; MOST_LINES];
+            let mut begin = firsts.iter_mut().zip(from..end.min(from + by));
+            let even = by.is_multiple_of(one.by) && by.is_multiple_of(other.by);
+            let is_told = |(place, number): (&mut Option<Place>, u32)| {
+                *place = of(number, (end - 1 - number) / by)?;
+                Some(())
+            };
+            if even && begin.try_for_each(is_told).is_some() {
+                least.push(end - from, &firsts[..by.min(end - from) as usize]);
+            } else {
+                (from..end).for_each(|number| least.push(1, &[of(number, 0).flatten()]));
             }
             mine.next_if(|one| one.numbers.end == end);
             others.next_if(|other| other.numbers.end == end);
         }
-        *self = least;
+        std::mem::swap(&mut self.stands, &mut least.stands);
+        std::mem::swap(&mut self.places, &mut least.places);
+    }
+
+    /// Of nothing, with the same memory.
+    pub(crate) fn clear(&mut self) {
+        self.stands.clear();
+        self.places.clear();
+        self.taken.clear();
     }
 
     /// Of each [`EACH`]th number, which stand it is in.
@@ -379,7 +397,7 @@ mod tests {
         #[test]
         fn places_together_are_those_of_each_line(stacks in prop::collection::vec(there(80), 1..4)) {
             let mut all = There::none(&[Common { lines: 0..80, stored: false }]);
-            stacks.iter().for_each(|there| all.add(there.clone()));
+            stacks.iter().for_each(|there| all.add(&mut there.clone(), &mut There::default()));
             let stacks: Vec<Vec<_>> = stacks.iter().map(|there| there.positions().collect()).collect();
             let least = |line: usize| stacks.iter().filter_map(|there| there[line]).reduce(|least, other| least.min(&other));
             prop_assert_eq!(all.positions().collect::<Vec<_>>(), (0..80).map(least).collect::<Vec<_>>());

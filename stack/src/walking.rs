@@ -399,7 +399,7 @@ impl<const W: usize> Core<W> {
             return false;
         }
         self.worth.lines = 0;
-        self.older.crowded |= self.older.sheets.len() + strands > sheets::MOST;
+        self.older.crowded |= self.older.sheets.len() + strands > self.older.most;
         let moves = lines as usize + 2 * BATCH;
         self.be_in_time(moves, instructions);
         // If the sheets were given up for that, perhaps not.
@@ -464,7 +464,7 @@ impl<const W: usize> Core<W> {
             let (line, id) = (self.tiers.held.line(entry), self.ids[usize::from(entry)]);
             self.work.lowered.push((id, (*self.tiers.held.since_of(entry)).into()));
             let begins = few || self.tiers.held.find(line + 1).is_some();
-            if self.older.sheets.has_end(line) || begins && self.older.sheets.len() < sheets::MOST / 2 {
+            if self.older.sheets.has_end(line) || begins && self.older.sheets.len() < self.older.most / 2 {
                 let (time, place) = self.older.next();
                 self.older.sheets.add(line..line + 1, time, Pace::even(1), place);
                 self.older.pass(1);

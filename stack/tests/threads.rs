@@ -8,6 +8,13 @@ use bf_stack::{
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+/// Adds where lines are that a batch of another stack asks for.
+fn ask(stack: &mut Stack, lines: &[Common], bucket: Bucket, all: &mut There) {
+    let mut here = There::default();
+    stack.visited(lines, bucket, &mut here);
+    all.add(&mut here, &mut There::default());
+}
+
 /// Lines of a batch, each once.
 fn common(references: &[Reference]) -> Vec<Common> {
     let mut lines = BTreeMap::new();
@@ -204,7 +211,7 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
             // Before its own stack has the batch, or after.
             let there = |beside: &mut [&mut Stack]| {
                 let mut all = There::none(&lines);
-                beside.iter_mut().for_each(|other| all.add(other.visited(&lines, Bucket(*bucket))));
+                beside.iter_mut().for_each(|other| ask(other, &lines, Bucket(*bucket), &mut all));
                 all
             };
             let mut found = (at % 2 == 0).then(|| there(&mut beside));
@@ -376,7 +383,7 @@ fn a_table_that_nobody_writes_is_never_taken_away() {
         let chunk = Chunk { references: &table, ..Chunk::default() };
         let (mut visit, mut found) = (mine.begin_visit(&lines), There::none(&lines));
         mine.feed_beside(chunk, Bucket::FIRST, &mut visit);
-        others.iter_mut().for_each(|other| found.add(other.visited(&lines, Bucket::FIRST)));
+        others.iter_mut().for_each(|other| ask(other, &lines, Bucket::FIRST, &mut found));
         mine.end_visit(visit, &found, Bucket::FIRST);
         stacks.rotate_left(1);
         let shared = stacks[3].shared();
