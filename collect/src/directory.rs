@@ -253,3 +253,25 @@ fn pages(lines: &Range<u64>) -> Range<u64> {
 fn user(slot: u32) -> u16 {
     u16::try_from(slot + 1).unwrap_or(SEVERAL)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_loads_lines_that_several_hold_may_hold_them_too() {
+        let (mut directory, mut tracker) = (Directory::new(), Tracker::new(6, 0));
+        let mut enter = |slot, lines: Range<u64>, store| {
+            let mut batch = Batch::new();
+            batch.access(lines.start * 64, (lines.end - lines.start) * 64, store);
+            let (common, holders) = directory.enter_batch(&batch, 6, slot, &mut tracker, true);
+            (common.len(), [0, 1, 2, 3, 64].map(|slot| holders.has(slot)))
+        };
+        assert_eq!(enter(0, 0..32, false), (0, [false; 5]));
+        // Slots 64 apart are not told from each other.
+        assert_eq!(enter(1, 0..32, false), (1, [true, true, false, false, true]));
+        assert_eq!(enter(2, 0..32, false), (1, [true, true, true, false, true]));
+        assert_eq!(enter(3, 16..32, true), (1, [true, true, true, true, true]));
+        assert_eq!(enter(3, 1000..1032, true), (0, [false; 5]));
+    }
+}
