@@ -83,17 +83,21 @@ impl<const W: usize> Above<W> {
         let len = (lines.end - lines.start) as u32;
         self.full += len;
         self.more = self.more.wrapping_add(u32::from(ends_later)).wrapping_sub(u32::from(starts_later));
-        for (whole, stays, varies, sign) in
-            [(before + len, ends_later, &mut self.adds, 1), (before, starts_later, &mut self.takes, u32::MAX)]
-        {
-            if !stays {
+        let always = &mut self.always;
+        let mut end = |whole: u32, stays: bool, varies: &mut Vec<u32>, others: &mut Vec<u32>, sign: u32| {
+            if stays {
+                for (bits, always) in (1..).zip(&mut *always) {
+                    *always = always.wrapping_add((whole >> bits).wrapping_mul(sign));
+                }
+            } else if let Some(other) = others.iter().position(|&other| other == whole) {
+                // One range begins where another one ends.
+                others.swap_remove(other);
+            } else {
                 varies.push(whole);
-                continue;
             }
-            for (bits, always) in (1..).zip(&mut self.always) {
-                *always = always.wrapping_add((whole >> bits).wrapping_mul(sign));
-            }
-        }
+        };
+        end(before + len, ends_later, &mut self.adds, &mut self.takes, 1);
+        end(before, starts_later, &mut self.takes, &mut self.adds, u32::MAX);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing of a stack moves while it is asked. So what is above lines of a sheet that follow each other is, as where a loop walks
 //! over them, a few ranges of lines, whose ends stay where they are or move on with the line; and, of the upper tiers and of what
-//! was taken away, a few lines by themselves.
+//! was taken away, lines by themselves.
 
 use crate::engine::Core;
 use crate::even::{Above, EVEN};
@@ -14,8 +14,6 @@ use crate::visit::{Place, There};
 use crate::walking::Follow;
 use std::ops::Range;
 
-/// Lines of the upper tiers, at most: each is a range.
-const FEW: usize = 16;
 /// Lines that come at a time, at most.
 const MANY: u64 = MOST_LINES as u64;
 
@@ -45,9 +43,6 @@ impl<const W: usize> Core<W> {
         let Still { follow, above, uncertain, alone } = still;
         let line = lines.start;
         let Some(sheet) = older.sheets.find_near(line, &mut follow.hint.sheet) else { return 0 };
-        if tiers.held.count() > FEW {
-            return 0;
-        }
         let (by, len) = older.pace(sheet, line, &mut follow.hint);
         let ids = known.ids(line..lines.end.min(line + len));
         // Where other lines come more at a time it goes evenly from one of those times to the next.
