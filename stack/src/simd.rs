@@ -163,10 +163,14 @@ pub(crate) trait Vector {
     /// that taken away; cut off at 255.
     #[inline(always)]
     fn halve<const W: usize>(sums: &[u32; W], adds: &[u32], takes: &[u32], period: u32) -> [u8; W] {
-        std::array::from_fn(|index| {
-            let all = |all: &[u32]| all.iter().fold(0, |sum: u32, one| sum.wrapping_add((one - period) >> (index + 1)));
-            sums[index].wrapping_add(all(adds)).wrapping_sub(all(takes)).min(255) as u8
-        })
+        let mut sums = *sums;
+        for one in adds {
+            (1..).zip(&mut sums).for_each(|(bits, sum)| *sum = sum.wrapping_add((one - period) >> bits));
+        }
+        for one in takes {
+            (1..).zip(&mut sums).for_each(|(bits, sum)| *sum = sum.wrapping_sub((one - period) >> bits));
+        }
+        sums.map(|sum| sum.min(255) as u8)
     }
 
     /// The lesser of d_a and `d_0 >> a` at each set count.
