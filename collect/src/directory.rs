@@ -32,7 +32,7 @@ impl Users {
     }
 }
 
-/// Holders, by the lowest bits of their numbers: these, and perhaps others.
+/// Slots that may hold lines, by the lowest bits of their numbers: these, and perhaps others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Holders(u64);
 
