@@ -102,8 +102,6 @@ pub(crate) struct Directory {
     users: ByLine<Users>,
     /// By page of lines: which slots ever used one of its lines.
     pages: ByLine<Holders>,
-    /// The last page that the batch being entered came to, + 1.
-    page: u64,
     /// Of the batch that is being entered, by the lowest bits of lines.
     entered: Box<[Entered]>,
 }
@@ -121,7 +119,7 @@ struct Entered {
 impl Directory {
     /// Knows nothing.
     pub(crate) fn new() -> Self {
-        Self { users: ByLine::new(), pages: ByLine::new(), page: 0, entered: vec![Entered::default(); ENTERED].into() }
+        Self { users: ByLine::new(), pages: ByLine::new(), entered: vec![Entered::default(); ENTERED].into() }
     }
 
     /// Lines of which something is known.
@@ -134,9 +132,11 @@ impl Directory {
     /// be tracked, the first time. Who stores it holds it alone.
     #[inline]
     fn enter(&mut self, line: u64, slot: u32, stored: Option<Place>, tracker: &mut Tracker) -> bool {
-        self.note(line..line + 1, slot);
         let mine = user(slot);
         let users = self.users.of(line);
+        if users.slots == 0 {
+            self.pages.of(line >> PAGE_BITS).add(Holders::only(slot));
+        }
         let alone = users.slots == 0 || users.are_only(mine);
         if !alone && users.slots != SEVERAL && users.stored != TRACKED {
             tracker.begin(line, u32::from(users.slots) - 1, users.stored.checked_sub(1));
@@ -160,7 +160,6 @@ impl Directory {
         counted: bool,
     ) -> (Vec<Common>, Holders) {
         self.entered.fill(Entered::default());
-        self.page = 0;
         let [mut all, mut stored] = [Ranges::default(), Ranges::default()];
         for record in batch.records() {
             record.for_each_course(&mut |course: Course| {
@@ -174,7 +173,6 @@ impl Directory {
                             let others = lines.start + own..lines.end;
                             let shared =
                                 if store.is_none() { self.shared(others.clone(), tracker, counted) } else { 0 };
-                            self.note(others.start..others.start + shared, slot);
                             all.add(others.start..others.start + shared);
                             lines.start = others.start + shared;
                             look = lines.start + if own + shared < MANY { MANY } else { 0 };
@@ -200,20 +198,13 @@ impl Directory {
         }
         let (common, mut holders) = (all.common(stored), Holders::default());
         for Common { lines, .. } in &common {
-            pages(lines).for_each(|page| holders.add(self.pages.get(page)));
-        }
-        (common, holders)
-    }
-
-    /// `slot` uses these lines.
-    #[inline]
-    fn note(&mut self, lines: Range<u64>, slot: u32) {
-        for page in pages(&lines) {
-            if self.page != page + 1 {
-                self.page = page + 1;
-                self.pages.of(page).add(Holders::only(slot));
+            for page in lines.start >> PAGE_BITS..lines.end.div_ceil(1 << PAGE_BITS) {
+                let of_page = self.pages.of(page);
+                of_page.add(Holders::only(slot));
+                holders.add(*of_page);
             }
         }
+        (common, holders)
     }
 
     /// How many of these lines, from the first on, `slot` alone ever used and last stored from that place + 1, if it is not 0: to
@@ -242,11 +233,6 @@ impl Directory {
         self.pages.of(line >> PAGE_BITS).add(Holders::only(slot));
         *self.users.of(line) = Users { slots: user(slot), stored: stored.into() };
     }
-}
-
-/// The pages of some lines.
-fn pages(lines: &Range<u64>) -> Range<u64> {
-    lines.start >> PAGE_BITS..lines.end.div_ceil(1 << PAGE_BITS)
 }
 
 /// A slot as the only user.

@@ -360,9 +360,8 @@ impl Rounds {
             return self.give_up();
         }
         let length = length as usize;
-        let all = self.past.rounds.first();
         self.seam = None;
-        self.state = if let Some(all) = all.filter(|all| all.words() >= length)
+        self.state = if let Some(all) = self.past.rounds.first()
             && let past = all.last(length)
             && past.words() == length
         {

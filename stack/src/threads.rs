@@ -202,10 +202,10 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    /// Where lines are, which are clean from now on; those of them that are here and are to be taken away.
+    /// Tells `there` where lines are, which are clean from now on. Those of them that are here and are to be taken away.
     #[inline(always)]
     fn pass_on<V: Vector>(&mut self, lines: &[Common], there: &mut There) -> Vec<(u64, Here)> {
-        let mut asked = (there, Vec::new());
+        let mut stored_here = Vec::new();
         let (mut singles, mut still) = (Vec::new(), Still::new(self.follow()));
         for Common { lines, stored } in lines {
             let (mut lines, stored) = (lines.clone(), *stored);
@@ -216,11 +216,11 @@ impl<const W: usize> Core<W> {
                     let absent = self.absent(&lines);
                     let even = if absent >= EVEN || stored { 0 } else { self.stand::<V>(&lines, &mut still) };
                     if absent >= EVEN || even > 0 {
-                        self.pass_on_singles::<V>(&mut singles, &mut asked, &mut still.follow);
+                        self.pass_on_singles::<V>(&mut singles, there, &mut stored_here, &mut still.follow);
                         if even > 0 {
-                            self.pass_on_evenly::<V>(line..line + even, asked.0, &mut still);
+                            self.pass_on_evenly::<V>(line..line + even, there, &mut still);
                         } else {
-                            asked.0.push(absent as u32, &[None]);
+                            there.push(absent as u32, &[None]);
                         }
                         lines.start += even.max(absent);
                         (look, pause) = (lines.start, EVEN);
@@ -234,8 +234,8 @@ impl<const W: usize> Core<W> {
                 lines.start += 1;
             }
         }
-        self.pass_on_singles::<V>(&mut singles, &mut asked, &mut still.follow);
-        asked.1
+        self.pass_on_singles::<V>(&mut singles, there, &mut stored_here, &mut still.follow);
+        stored_here
     }
 
     /// How many of these lines, from the first one on, are not here.
@@ -254,7 +254,8 @@ impl<const W: usize> Core<W> {
     fn pass_on_singles<V: Vector>(
         &mut self,
         singles: &mut Vec<Single>,
-        (there, stored): &mut (&mut There, Vec<(u64, Here)>),
+        there: &mut There,
+        stored: &mut Vec<(u64, Here)>,
         follow: &mut Follow,
     ) {
         self.older.look(singles.len());
