@@ -25,7 +25,7 @@ pub struct ByLine<T> {
 #[derive(Clone, Debug)]
 enum Region<T> {
     /// Of at most a quarter of the lines: it would take long to put more in order.
-    Few(Few<T>),
+    Few(Box<Few<T>>),
     Many(Box<[T; REGION]>),
 }
 
@@ -63,6 +63,15 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
         region.and_then(|region| region.all().get(region.place(line)?).copied()).unwrap_or_default()
     }
 
+    /// Where it is, if it has a place and that is found at once.
+    #[inline(always)]
+    pub(crate) fn at(&self, line: u64) -> Option<&T> {
+        let region = line >> REGION_BITS;
+        let known = self.known[known(region)];
+        let region = self.regions.get(known.1 as usize).filter(|_| known.0 == region + 1)?;
+        if let Region::Many(all) = &region.1 { Some(&all[line as usize % REGION]) } else { None }
+    }
+
     /// What is kept of lines that follow each other, up to the end of a region; nothing unless it is kept of all of them.
     #[must_use]
     pub fn slice(&self, lines: Range<u64>) -> &[T] {
@@ -90,7 +99,7 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
         let next = self.regions.len() as u32;
         let index = *self.indices.entry(region).or_insert(next);
         if index == next {
-            self.regions.push((region, Region::Few(Few::default())));
+            self.regions.push((region, Region::Few(Box::default())));
         }
         self.known[known(region)] = (region + 1, index);
         index

@@ -3,6 +3,7 @@
 //! A row has a cell for every value of a byte, so nothing is cut off, looked up or left out while counting: that costs less than
 //! to find out where distances end.
 
+use crate::Limits;
 use crate::boxed;
 use crate::near::{FULL, HEAVY};
 use crate::repeats::{Combination, Kind};
@@ -18,16 +19,20 @@ const CAPACITY: usize = Kind::ALL.len();
 pub(crate) struct Dense<const W: usize> {
     /// By kind, and by `min(d_a, d_0 >> a)` of loads and stores: a row for each of a = 1 ..= W.
     rows: Box<[[[u32; CELLS]; W]; CAPACITY + 1]>,
+    /// The same of set counts that are counted together where all of them have the greatest value.
+    greatest: [[u32; MOST]; CAPACITY + 1],
     /// Sum of all weights.
     counted: u64,
 }
 
 /// Set counts that are counted together.
 const TOGETHER: usize = 8;
+/// So many times that, at most.
+const MOST: usize = Limits::MOST_SET_BITS as usize / TOGETHER;
 
 impl<const W: usize> Dense<W> {
     pub(crate) fn new() -> Self {
-        Self { rows: boxed::array([[0; CELLS]; W]), counted: 0 }
+        Self { rows: boxed::array([[0; CELLS]; W]), greatest: [[0; MOST]; CAPACITY + 1], counted: 0 }
     }
 
     /// Counts distances by set, or greatest ones; returns whether it could.
@@ -38,9 +43,12 @@ impl<const W: usize> Dense<W> {
             return false;
         }
         self.counted += weight;
-        count(&mut self.rows[kind as usize], &by_set, weight as u32);
+        let mut count = |row: usize, values: &[u8; W]| {
+            count(&mut self.rows[row], &mut self.greatest[row], values, weight as u32);
+        };
+        count(kind as usize, &by_set);
         if kind != Kind::Writeback {
-            count(&mut self.rows[CAPACITY], &V::least(full, &by_set), weight as u32);
+            count(CAPACITY, &V::least(full, &by_set));
         }
         true
     }
@@ -56,35 +64,45 @@ impl<const W: usize> Dense<W> {
 
     /// All counts by set: kind, index of the set count (0 is two sets), value, count. Without those of value 0.
     pub(crate) fn by_set(&self) -> impl Iterator<Item = (Kind, usize, usize, u64)> + '_ {
-        Kind::ALL.into_iter().flat_map(|kind| {
-            filled(&self.rows[kind as usize]).map(move |(index, value, count)| (kind, index, value, count))
-        })
+        Kind::ALL
+            .into_iter()
+            .flat_map(|kind| self.filled(kind as usize).map(move |(index, value, count)| (kind, index, value, count)))
     }
 
     /// All loads and stores by `min(d_a, d_0 >> a)`: index of the set count, value, count. Without those of value 0.
     pub(crate) fn by_capacity(&self) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
-        filled(&self.rows[CAPACITY])
+        self.filled(CAPACITY)
+    }
+
+    /// Of a kind, or [`CAPACITY`]: index of the set count, value, count. Without those of value 0.
+    fn filled(&self, kind: usize) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
+        self.rows[kind].iter().enumerate().flat_map(move |(index, row)| {
+            let values = row.iter().zip(0..).map(move |(&count, value)| match value {
+                255 => (index, value, u64::from(count) + u64::from(self.greatest[kind][index / TOGETHER])),
+                _ => (index, value, u64::from(count)),
+            });
+            values.filter(|&(_, value, count)| value > 0 && count > 0)
+        })
     }
 }
 
 #[inline(always)]
-fn count<const W: usize>(rows: &mut [[u32; CELLS]; W], values: &[u8; W], count: u32) {
-    for (rows, values) in rows.chunks_exact_mut(TOGETHER).zip(values.as_chunks::<TOGETHER>().0) {
-        // Distances do not grow with the number of sets.
-        if u64::from_le_bytes(*values) == 0 {
-            break;
+fn count<const W: usize>(rows: &mut [[u32; CELLS]; W], greatest: &mut [u32; MOST], values: &[u8; W], count: u32) {
+    let together = rows.chunks_exact_mut(TOGETHER).zip(greatest);
+    for ((rows, greatest), values) in together.zip(values.as_chunks::<TOGETHER>().0) {
+        match u64::from_le_bytes(*values) {
+            // Distances do not grow with the number of sets.
+            0 => break,
+            u64::MAX => {
+                *greatest += count;
+                continue;
+            }
+            _ => {}
         }
         for (row, &value) in rows.iter_mut().zip(values) {
             row[usize::from(value)] += count;
         }
     }
-}
-
-fn filled<const W: usize>(rows: &[[u32; CELLS]; W]) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
-    rows.iter().enumerate().flat_map(|(index, row)| {
-        let values = row.iter().enumerate().filter(|&(value, &count)| value > 0 && count > 0);
-        values.map(move |(value, &count)| (index, value, u64::from(count)))
-    })
 }
 
 #[cfg(test)]

@@ -773,7 +773,7 @@ impl<const W: usize> Core<W> {
             }
             let (up, by_set) = ((fetch.line, id), &mut fetch.by_set);
             let above = |sums: [u32; W]| V::add(by_set, &cut_off(&sums));
-            match self.older.step(&mut self.lines, moves, up, down, at as u32, above) {
+            match self.older.step::<V, W>(&mut self.lines, moves, up, down, at as u32, above) {
                 Some(full) => fetch.full += full as u32,
                 None => fetch.flags |= COLD,
             }
@@ -799,7 +799,7 @@ impl<const W: usize> Core<W> {
             Some(slot) => self.tiers.distances::<V>(self.tiers.newest.stamps::<V>(), top, slot, line),
             None => {
                 let mut sums = [0; W];
-                let (last, singles, walked) = self.older.depth(&self.lines, (line, id), &mut sums, follow);
+                let (last, singles, walked) = self.older.depth::<V, W>(&self.lines, (line, id), &mut sums, follow);
                 let (mut full, mut by_set) = (singles + walked, cut_off(&sums));
                 if self.tiers.held.count() > 0 {
                     let whole = self.tiers.whole::<V>(top, line);
@@ -825,7 +825,7 @@ impl<const W: usize> Core<W> {
     #[inline(always)]
     pub(crate) fn leave_older<V: Vector>(&mut self, line: u64, id: Id) {
         let moves = &mut self.work.moves;
-        self.older.step(&mut self.lines, moves, (line, id), None, 0, |_| {});
+        self.older.step::<V, W>(&mut self.lines, moves, (line, id), None, 0, |_| {});
         if let Some(load) = &mut self.left.load {
             load.behind.sets.apply::<V, W>(moves);
         }

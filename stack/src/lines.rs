@@ -6,6 +6,7 @@
 use crate::ByLine;
 use crate::boxed;
 use crate::older::Time;
+use crate::simd::Vector;
 use std::ops::Range;
 
 /// Lines of neighbouring ids whose state is kept together, as bits.
@@ -130,6 +131,12 @@ impl Lines {
     #[inline(always)]
     pub(crate) fn id(&mut self, line: u64) -> Option<Id> {
         self.ids.of(line).checked_sub(1).or_else(|| self.add(line))
+    }
+
+    /// Fetches what [`Lines::id`] will look at.
+    #[inline(always)]
+    pub(crate) fn prefetch<V: Vector>(&self, line: u64) {
+        self.ids.at(line).into_iter().for_each(|id| V::prefetch(id));
     }
 
     /// The id of a line if it has one; a line that was referenced has.

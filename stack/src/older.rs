@@ -12,7 +12,7 @@ use crate::even::Front;
 use crate::lines::{Id, Lines};
 use crate::sets::Sets;
 use crate::sheets::{self, Pace, Sheets};
-use crate::simd::Vector;
+use crate::simd::{Portable, Vector};
 use crate::timeline::Timeline;
 use crate::walking::Follow;
 
@@ -121,7 +121,7 @@ impl Older {
     /// What can be done at once of a move; the rest is noted. `up` is referenced; if it is here it leaves and the number of lines
     /// above it with one set is returned; `above` is told how many are in sheets, with 2^1, 2^2, … sets. `down` comes in.
     #[inline(always)]
-    pub(crate) fn step<const W: usize>(
+    pub(crate) fn step<V: Vector, const W: usize>(
         &mut self,
         lines: &mut Lines,
         moves: &mut Vec<Move<W>>,
@@ -132,7 +132,7 @@ impl Older {
     ) -> Option<usize> {
         let mut step = Move { newer: [0; W], up: up.0 as u32, last: 0, is_single: false, down: 0, now: 0, fetch };
         let mut full = None;
-        if let Some(taken) = self.take(lines, up, &mut Hint::default()) {
+        if let Some(taken) = self.take::<V>(lines, up, &mut Hint::default()) {
             let mut sum = taken.singles;
             if !self.sheets.is_empty() {
                 let mut by_set = [0; W];
@@ -168,11 +168,16 @@ impl Older {
 
     /// A line leaves, if it is here.
     #[inline(always)]
-    pub(crate) fn take(&mut self, lines: &mut Lines, (line, id): (u64, Id), hint: &mut Hint) -> Option<Taken> {
+    pub(crate) fn take<V: Vector>(
+        &mut self,
+        lines: &mut Lines,
+        (line, id): (u64, Id),
+        hint: &mut Hint,
+    ) -> Option<Taken> {
         let state = lines.get_mut(id);
         let place = std::mem::take(&mut state.place);
         if place != 0 {
-            let singles = self.timeline.newer(place) as u32;
+            let singles = self.timeline.newer::<V>(place) as u32;
             self.timeline.leave(place);
             return Some(Taken { last: state.last, singles, is_single: true });
         }
@@ -181,15 +186,15 @@ impl Older {
         }
         let sheet = self.sheets.find_near(line, &mut hint.sheet)?;
         let (last, place) = self.sheets.time(sheet, line, &mut hint.piece);
-        self.count_singles(place, hint);
+        self.count_singles::<V>(place, hint);
         self.sheets.remove(sheet, line);
         Some(Taken { last, singles: hint.singles, is_single: false })
     }
 
     /// Lines of the timeline that came after the first line of a sheet.
-    pub(crate) fn singles(&self, sheet: usize) -> u32 {
+    pub(crate) fn singles<V: Vector>(&self, sheet: usize) -> u32 {
         let (_, place) = self.sheets.time(sheet, self.sheets.extents()[sheet].first, &mut 0);
-        self.timeline.from(place) as u32
+        self.timeline.from::<V>(place) as u32
     }
 
     /// A line comes in, in no sheet; when.
@@ -270,7 +275,7 @@ impl Older {
     /// When a line that is here came, and how many lines are above it, those that are in no sheet and those that are; the latter are
     /// added by set.
     #[inline(always)]
-    pub(crate) fn depth<const W: usize>(
+    pub(crate) fn depth<V: Vector, const W: usize>(
         &self,
         lines: &Lines,
         (line, id): (u64, Id),
@@ -281,10 +286,10 @@ impl Older {
         let (last, singles) = match self.sheets.find_near(line, &mut hint.sheet).filter(|_| state.place == 0) {
             Some(sheet) => {
                 let (last, place) = self.sheets.time(sheet, line, &mut hint.piece);
-                self.count_singles(place, hint);
+                self.count_singles::<V>(place, hint);
                 (last, hint.singles)
             }
-            None => (state.last, self.timeline.newer(state.place) as u32),
+            None => (state.last, self.timeline.newer::<V>(state.place) as u32),
         };
         (last, singles, self.sheets.newer(line, last, sums, &mut follow.cuts))
     }
@@ -296,18 +301,18 @@ impl Older {
     }
 
     /// The front that begins with a line of a sheet, where so many lines come at a time.
-    pub(crate) fn front(&self, sheet: usize, line: u64, by: u64, hint: &mut Hint) -> Front {
+    pub(crate) fn front<V: Vector>(&self, sheet: usize, line: u64, by: u64, hint: &mut Hint) -> Front {
         let (last, place) = self.sheets.time(sheet, line, &mut hint.piece);
-        self.count_singles(place, hint);
+        self.count_singles::<V>(place, hint);
         let step = self.sheets.step(sheet, by, hint.piece as usize);
         Front { line, last, step, sheet, singles: hint.singles }
     }
 
     /// How many lines of the timeline came later than those of a place there.
     #[inline(always)]
-    fn count_singles(&self, place: u32, hint: &mut Hint) {
+    fn count_singles<V: Vector>(&self, place: u32, hint: &mut Hint) {
         if (hint.place, hint.len) != (place, self.timeline.len()) {
-            *hint = Hint { place, len: self.timeline.len(), singles: self.timeline.from(place) as u32, ..*hint };
+            *hint = Hint { place, len: self.timeline.len(), singles: self.timeline.from::<V>(place) as u32, ..*hint };
         }
     }
 
@@ -356,7 +361,7 @@ impl Older {
     #[cold]
     fn make_room(&mut self, lines: &mut Lines) {
         let timeline = &self.timeline;
-        self.sheets.replace(|place| (1 + timeline.len() - timeline.from(place)) as u32);
+        self.sheets.replace(|place| (1 + timeline.len() - timeline.from::<Portable>(place)) as u32);
         self.fresh.retain(|&(_, id, place)| lines.get(id).place == place);
         self.timeline.make_room(|id, place| lines.get_mut(id).place = place);
         self.fresh.iter_mut().for_each(|(_, id, place)| *place = lines.get(*id).place);

@@ -14,6 +14,7 @@
 //! every smaller number of sets has as many lines above x. So a line that was referenced long ago pays for the large
 //! set counts only, where it is near the top, and one that was referenced lately for a few short sums.
 
+use crate::Limits;
 use crate::older::{Move, Time};
 use crate::simd::{Task, Vector};
 use std::ops::Range;
@@ -75,12 +76,13 @@ impl Order {
         Self { bits, down_to, reversed }
     }
 
-    /// Where the line's set stands.
+    /// Where the line's set stands. `HEIGHT`: of its set counts those that are sums, if that is known.
     #[inline(always)]
-    fn place(&self, line: u32) -> usize {
-        let high = self.bits - self.down_to;
+    fn place<const HEIGHT: usize>(&self, line: u32) -> usize {
+        let high = if HEIGHT == ANY { (self.bits - self.down_to) as usize } else { HEIGHT };
         let low = line & ((1 << self.down_to) - 1);
-        (low << high) as usize | usize::from(self.reversed[(line >> self.down_to & ((1 << high) - 1)) as usize])
+        let high_bits = (line >> self.down_to) as usize & ((1 << high) - 1);
+        (low as usize) << high | usize::from(self.reversed[high_bits % self.reversed.len()])
     }
 }
 
@@ -160,7 +162,7 @@ impl Sets {
         let mut newer = [0; W];
         for kept in &self.kept {
             let sets = View { front: kept.front.all(), back: kept.back.all(), parts: kept.parts };
-            let place = kept.order.place(line as u32);
+            let place = kept.order.place::<ANY>(line as u32);
             if sets.sums::<V, W, ANY>(&kept.order, place, last, sets.newer::<V>(place, last), &mut newer) {
                 break;
             }
@@ -172,7 +174,7 @@ impl Sets {
     #[inline(always)]
     pub(crate) fn prefetch<V: Vector>(&self, line: u64) {
         for kept in self.kept.iter().filter(|kept| kept.order.bits > CACHED) {
-            let (front, place) = (kept.front.all(), kept.order.place(line as u32));
+            let (front, place) = (kept.front.all(), kept.order.place::<ANY>(line as u32));
             for near in 0..4 {
                 V::prefetch(&front[place ^ near]);
             }
@@ -238,29 +240,66 @@ impl View<'_> {
         own: usize,
         newer: &mut [u8; W],
     ) -> bool {
-        let mut sum = own;
-        let most = if HEIGHT == ANY { (order.bits - order.down_to) as usize } else { HEIGHT };
-        for height in 0..=most {
-            if height > 0 {
-                let first = ((place >> (height - 1)) ^ 1) << (height - 1);
-                sum += match height {
-                    1 => self.newer::<V>(first, last),
-                    2 => self.newer::<V>(first, last) + self.newer::<V>(first + 1, last),
-                    _ => self.newer_in::<V>(first..first + (1 << (height - 1)), last),
-                };
-            }
-            let bits = order.bits as usize - height;
-            if sum >= (self.parts + 1) * PART {
-                newer
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(index, newer)| *newer = if index < bits { 255 } else { *newer });
+        let (bits, room, mut sum) = (order.bits as usize, (self.parts + 1) * PART, own);
+        if note::<V, W>(newer, bits, sum, room) {
+            return true;
+        }
+        if HEIGHT == 2 {
+            // As below: it is not seen there that these are two.
+            sum += self.newer::<V>(place ^ 1, last);
+            if note::<V, W>(newer, bits - 1, sum, room) {
                 return true;
             }
-            newer[bits - 1] = sum.min(255) as u8;
+            let first = (place ^ 2) & !1;
+            sum += self.newer::<V>(first, last) + self.newer::<V>(first + 1, last);
+            return note::<V, W>(newer, bits - 2, sum, room);
+        }
+        let most = if HEIGHT == ANY { bits - order.down_to as usize } else { HEIGHT };
+        for height in 1..=most {
+            let first = ((place >> (height - 1)) ^ 1) << (height - 1);
+            sum += match height {
+                1 => self.newer::<V>(first, last),
+                2 => self.newer::<V>(first, last) + self.newer::<V>(first + 1, last),
+                _ => self.newer_in::<V>(first..first + (1 << (height - 1)), last),
+            };
+            if note::<V, W>(newer, bits - height, sum, room) {
+                return true;
+            }
         }
         false
     }
+}
+
+/// Notes how many lines are above one with 2^bits sets; whether that is more than a set has room for, and noted for all smaller
+/// set counts too.
+#[inline(always)]
+fn note<V: Vector, const W: usize>(newer: &mut [u8; W], bits: usize, sum: usize, room: usize) -> bool {
+    if sum >= room {
+        V::raise(newer, &Greatest::UP_TO[bits]);
+        return true;
+    }
+    newer[bits - 1] = sum.min(255) as u8;
+    false
+}
+
+/// The greatest distances there are.
+struct Greatest<const W: usize>;
+
+impl<const W: usize> Greatest<W> {
+    /// For so many set counts, from the least on.
+    const UP_TO: &'static [[u8; W]; Limits::MOST_SET_BITS as usize + 1] = &{
+        let mut all = [[0; W]; Limits::MOST_SET_BITS as usize + 1];
+        let mut bits = 0;
+        while bits < all.len() {
+            let mut index = 0;
+            while index < bits && index < W {
+                all[bits][index] = 255;
+                index += 1;
+            }
+            bits += 1;
+        }
+        all
+    };
 }
 
 /// Carries moves out in the sets of one set count.
@@ -284,21 +323,25 @@ impl Kept {
         let parts = if PARTS == ANY { self.parts } else { PARTS };
         let (order, mut has_back) = (self.order, self.has_back);
         let (front, back) = (self.front.all_mut(), self.back.all_mut());
+        let is_cached = order.bits <= CACHED;
         for at in 0..moves.len() {
-            if order.bits > CACHED
-                && let Some(next) = moves.get(at + AHEAD)
-            {
-                let (up, down) = (order.place(next.up), order.place(next.down));
-                prefetch::<V>(front, up);
+            if !is_cached && let Some(next) = moves.get(at + AHEAD) {
+                let down = order.place::<HEIGHT>(next.down);
                 V::prefetch(&front[down]);
                 if has_back {
-                    V::prefetch(&back[up * parts]);
                     V::prefetch(&back[down * parts]);
+                }
+                if next.last != 0 {
+                    let up = order.place::<HEIGHT>(next.up);
+                    prefetch::<V>(front, up);
+                    if has_back {
+                        V::prefetch(&back[up * parts]);
+                    }
                 }
             }
             let step = &mut moves[at];
-            if step.last != 0 && !(HEIGHT == 2 && few::<V, W>(front, &order, step)) {
-                let place = order.place(step.up);
+            if step.last != 0 {
+                let place = order.place::<HEIGHT>(step.up);
                 let own = if step.is_single {
                     take::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.last)
                 } else {
@@ -310,9 +353,9 @@ impl Kept {
                 }
             }
             if step.now != 0 {
-                let place = order.place(step.down);
-                if order.bits > CACHED && self.fresh[place / PAGE] {
-                    self.fresh[place / PAGE] = false;
+                let place = order.place::<HEIGHT>(step.down);
+                if let Some(fresh @ true) = self.fresh.get_mut(place / PAGE) {
+                    *fresh = false;
                     begin(&mut front[place]);
                 }
                 has_back |= put::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.now);
@@ -324,29 +367,6 @@ impl Kept {
 
 /// Neighbouring sets that make up one of the least set count that is a sum, where there are two of those.
 const NEIGHBOURS: usize = 4;
-
-/// A line goes up from one of four neighbouring sets: if there is little above it in these, and nothing at the back, it gets its numbers
-/// for three set counts, and is taken out. Whether that was so.
-#[inline(always)]
-fn few<V: Vector, const W: usize>(front: &mut [Part], order: &Order, step: &mut Move<W>) -> bool {
-    let place = order.place(step.up);
-    let neighbours = &mut front.as_chunks_mut::<NEIGHBOURS>().0[place / NEIGHBOURS];
-    let [a, b, c, d] = &*neighbours;
-    let newer = [V::newer(a, step.last), V::newer(b, step.last), V::newer(c, step.last), V::newer(d, step.last)];
-    let own = place % NEIGHBOURS;
-    let part = &mut neighbours[own];
-    if newer.contains(&PART) || part[PART - 1] != 0 {
-        return false;
-    }
-    if step.is_single {
-        V::remove(part, step.last, 0);
-    }
-    let pair = newer[own] + newer[own ^ 1];
-    let all = newer[0] + newer[1] + newer[2] + newer[3];
-    let Some([least, middle, most]) = step.newer[..order.bits as usize].last_chunk_mut() else { return false };
-    (*most, *middle, *least) = (newer[own] as u8, pair as u8, all as u8);
-    true
-}
 
 /// Fetches a set and those that make up one of a smaller number of sets with it.
 #[inline(always)]

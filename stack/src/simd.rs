@@ -16,6 +16,7 @@ use crate::newest::Stamps;
 use crate::older::Time;
 use crate::recent::{self, WORDS};
 use crate::sets::{PART, Part};
+use crate::timeline::{FAN, GROUP, WORDS as LIVE};
 use crate::top::{Order, Top};
 
 /// Which instructions an engine uses.
@@ -177,6 +178,36 @@ pub(crate) trait Vector {
     #[inline(always)]
     fn least<const W: usize>(full: u32, by_set: &[u8; W]) -> [u8; W] {
         std::array::from_fn(|index| (full >> (index + 1)).min(by_set[index].into()) as u8)
+    }
+
+    /// Bits of these words from `bit` on, counts of a row of blocks after `block`, and of rows of groups after that of `group`, of
+    /// groups of these after the one it is in, and so on: the sum.
+    #[inline(always)]
+    fn sum_from(
+        live: &[u64; LIVE],
+        bit: usize,
+        blocks: &[u16; GROUP],
+        block: usize,
+        groups: &[Vec<[u32; FAN]>],
+        group: usize,
+    ) -> u32 {
+        let (word, bit) = (bit / 64, bit % 64);
+        let mut sum = 0;
+        for (index, bits) in live.iter().enumerate() {
+            let newer = if index < word { 0 } else { u64::MAX << if index == word { bit } else { 0 } };
+            sum += (bits & newer).count_ones();
+        }
+        for (index, &count) in blocks.iter().enumerate() {
+            sum += if index > block { u32::from(count) } else { 0 };
+        }
+        let mut at = group;
+        for level in groups {
+            for (index, &count) in level[at / FAN].iter().enumerate() {
+                sum += if index > at % FAN { count } else { 0 };
+            }
+            at /= FAN;
+        }
+        sum
     }
 
     /// How many stamps of a part are later than `last`.

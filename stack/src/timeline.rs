@@ -6,14 +6,15 @@
 //! cost a constant number of steps per reference.
 
 use crate::lines::Id;
+use crate::simd::Vector;
 
 /// Places of a block.
 const BLOCK: usize = 512;
-const WORDS: usize = BLOCK / 64;
+pub(crate) const WORDS: usize = BLOCK / 64;
 /// Blocks of a group.
-const GROUP: usize = 32;
+pub(crate) const GROUP: usize = 32;
 /// Groups of a group of groups.
-const FAN: usize = 16;
+pub(crate) const FAN: usize = 16;
 const PLACES: usize = 4 * BLOCK * GROUP;
 
 #[derive(Clone, Debug)]
@@ -40,36 +41,20 @@ impl Timeline {
 
     /// How many lines are newer than the one at `place`.
     #[inline(always)]
-    pub(crate) fn newer(&self, place: u32) -> usize {
+    pub(crate) fn newer<V: Vector>(&self, place: u32) -> usize {
         // It is counted itself.
-        self.from(place) - 1
+        self.from::<V>(place) - 1
     }
 
     /// How many lines are at `place` or newer.
     #[inline(always)]
-    pub(crate) fn from(&self, place: u32) -> usize {
+    pub(crate) fn from<V: Vector>(&self, place: u32) -> usize {
         let place = place as usize;
         if place >= self.next {
             return 0;
         }
-        let (word, bit) = (place / 64 % WORDS, place % 64);
-        let mut sum = 0;
-        for (index, bits) in self.live[place / BLOCK].iter().enumerate() {
-            let newer = if index < word { 0 } else { u64::MAX << if index == word { bit } else { 0 } };
-            sum += (bits & newer).count_ones();
-        }
-        let mut at = place / BLOCK;
-        for (index, &count) in self.blocks[at / GROUP].iter().enumerate() {
-            sum += if index > at % GROUP { u32::from(count) } else { 0 };
-        }
-        at /= GROUP;
-        for level in &self.groups {
-            for (index, &count) in level[at / FAN].iter().enumerate() {
-                sum += if index > at % FAN { count } else { 0 };
-            }
-            at /= FAN;
-        }
-        sum as usize
+        let (block, group) = (place / BLOCK, place / BLOCK / GROUP);
+        V::sum_from(&self.live[block], place % BLOCK, &self.blocks[group], block % GROUP, &self.groups, group) as usize
     }
 
     /// The next free place.
@@ -193,7 +178,18 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::{self, Instructions, Task};
     use proptest::prelude::*;
+
+    struct Newer<'a>(&'a Timeline, u32);
+
+    impl Task for Newer<'_> {
+        type Answer = usize;
+
+        fn run<V: Vector>(self) -> usize {
+            self.0.newer::<V>(self.1)
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(12))]
@@ -210,7 +206,10 @@ mod tests {
                 if let Some(place) = places.remove(&id) {
                     if step % 499 == 0 || timeline.is_full() {
                         let since = last[&id];
-                        prop_assert_eq!(timeline.newer(place), last.values().filter(|&&other| other > since).count());
+                        let newer = last.values().filter(|&&other| other > since).count();
+                        for instructions in Instructions::ALL.into_iter().filter(|one| one.available()) {
+                            prop_assert_eq!(simd::run(Newer(&timeline, place), instructions), newer);
+                        }
                     }
                     timeline.leave(place);
                 }

@@ -192,7 +192,7 @@ impl<const W: usize> Walking<'_, W> {
         let id = core.lines.id(line).unwrap_or_default();
         let (mut full, mut sums) = (0, [0; W]);
         let is_new = core.lines.len() > known;
-        let taken = if is_new { None } else { core.older.take(&mut core.lines, (line, id), &mut follow.hint) };
+        let taken = if is_new { None } else { core.older.take::<V>(&mut core.lines, (line, id), &mut follow.hint) };
         if let Some(taken) = taken {
             full = taken.singles + core.older.sheets.newer(line, taken.last, &mut sums, &mut follow.cuts);
             for range in &self.ranges {

@@ -8,6 +8,7 @@ use crate::newest::Stamps;
 use crate::older::Time;
 use crate::recent::{self, RECENT, WORDS};
 use crate::sets::{PART, Part};
+use crate::timeline::{FAN, GROUP, WORDS as LIVE};
 use crate::top::{NONE, Order, TOP, Top};
 use core::arch::x86_64::*;
 
@@ -166,6 +167,40 @@ impl Vector for Avx512 {
             }
         }
         least
+    }
+
+    #[inline(always)]
+    fn sum_from(
+        live: &[u64; LIVE],
+        bit: usize,
+        blocks: &[u16; GROUP],
+        block: usize,
+        groups: &[Vec<[u32; FAN]>],
+        group: usize,
+    ) -> u32 {
+        // SAFETY: see above; masks leave out the first ones of a row.
+        unsafe {
+            // So many bits of each word are left out: of some none, of some all.
+            let before = _mm512_sub_epi64(
+                _mm512_set1_epi64(bit as i64),
+                _mm512_setr_epi64(0, 64, 2 * 64, 3 * 64, 4 * 64, 5 * 64, 6 * 64, 7 * 64),
+            );
+            let before = _mm512_max_epi64(before, _mm512_setzero_si512());
+            let live = _mm512_and_si512(
+                _mm512_loadu_si512(live.as_ptr().cast()),
+                _mm512_sllv_epi64(_mm512_set1_epi64(-1), before),
+            );
+            let mut sum = _mm512_sad_epu8(_mm512_popcnt_epi8(live), _mm512_setzero_si512());
+            let counts = _mm512_maskz_loadu_epi16((!1_u64 << block) as __mmask32, blocks.as_ptr().cast());
+            sum = _mm512_add_epi32(sum, _mm512_madd_epi16(counts, _mm512_set1_epi16(1)));
+            let mut at = group;
+            for level in groups {
+                let row = level[at / FAN].as_ptr().cast();
+                sum = _mm512_add_epi32(sum, _mm512_maskz_loadu_epi32((!1_u32 << (at % FAN)) as __mmask16, row));
+                at /= FAN;
+            }
+            _mm512_reduce_add_epi32(sum) as u32
+        }
     }
 
     #[inline(always)]
