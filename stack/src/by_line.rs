@@ -1,13 +1,15 @@
 //! Something of each line, kept for regions of 1024 neighbouring lines. A region where few lines have it has a bit for each line
-//! and a list, in the order of lines, so that what lies between lines takes next to nothing.
+//! and a list, in the order of lines, so that what lies between lines takes next to nothing; where very few do they stand by
+//! themselves.
 
 use crate::boxed;
+use crate::lone::Lone;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 /// Lines of a region, as bits.
-const REGION_BITS: u32 = 10;
+pub(crate) const REGION_BITS: u32 = 10;
 const REGION: usize = 1 << REGION_BITS;
 const WORDS: usize = REGION / 64;
 const KNOWN: usize = 4096;
@@ -20,6 +22,8 @@ pub struct ByLine<T> {
     indices: HashMap<u64, u32, BuildHasherDefault<Mix>>,
     /// By index: the region's number, and what it has.
     regions: Vec<(u64, Region<T>)>,
+    /// Lines of other regions.
+    lone: Lone<T>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +47,7 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
     /// Nothing of any line.
     #[must_use]
     pub fn new() -> Self {
-        Self { known: boxed::array((0, 0)), indices: HashMap::default(), regions: Vec::new() }
+        Self { known: boxed::array((0, 0)), indices: HashMap::default(), regions: Vec::new(), lone: Lone::new() }
     }
 
     /// What is kept of a line (below 2^63), to be changed.
@@ -51,16 +55,17 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
     pub fn of(&mut self, line: u64) -> &mut T {
         let region = line >> REGION_BITS;
         let known = self.known[known(region)];
-        let index = if known.0 == region + 1 { known.1 } else { self.region(region) };
-        self.regions[index as usize].1.of(line)
+        if known.0 != region + 1 {
+            return self.elsewhere(line);
+        }
+        self.regions[known.1 as usize].1.of(line)
     }
 
     /// What is kept of a line.
     #[inline]
     #[must_use]
     pub fn get(&self, line: u64) -> T {
-        let region = self.region_of(line);
-        region.and_then(|region| region.all().get(region.place(line)?).copied()).unwrap_or_default()
+        self.slice(line..line + 1).first().copied().unwrap_or_default()
     }
 
     /// Where it is, if it has a place and that is found at once.
@@ -72,11 +77,17 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
         if let Region::Many(all) = &region.1 { Some(&all[line as usize % REGION]) } else { None }
     }
 
-    /// What is kept of lines that follow each other, up to the end of a region; nothing unless it is kept of all of them.
+    /// What is kept of lines that follow each other, up to the end of a region; nothing unless it is kept of all of them. Of lines
+    /// that stand by themselves what is kept of the first.
+    #[inline]
     #[must_use]
     pub fn slice(&self, lines: Range<u64>) -> &[T] {
-        let region = self.region_of(lines.start);
-        region.and_then(|region| region.all().get(region.places(lines)?)).unwrap_or_default()
+        if let Some(region) = self.region_of(lines.start) {
+            return region.places(lines).and_then(|places| region.all().get(places)).unwrap_or_default();
+        }
+        let may_be = !self.lone.is_empty() && !lines.is_empty();
+        let place = may_be.then(|| self.lone.find(lines.start)).flatten();
+        place.map_or(&[], |place| std::slice::from_ref(self.lone.get(place)))
     }
 
     /// The region of a line, if something is kept of one of its lines.
@@ -91,17 +102,35 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
     /// All lines of which something is kept.
     pub fn iter(&self) -> impl Iterator<Item = (u64, T)> + '_ {
         let lines = self.regions.iter().flat_map(|(region, of)| of.lines(region << REGION_BITS));
-        lines.filter(|&(_, kept)| kept != T::default())
+        lines.chain(self.lone.iter()).filter(|&(_, kept)| kept != T::default())
     }
 
+    /// As [`ByLine::of`], of a line whose region is not remembered.
     #[inline(never)]
-    fn region(&mut self, region: u64) -> u32 {
-        let next = self.regions.len() as u32;
-        let index = *self.indices.entry(region).or_insert(next);
-        if index == next {
-            self.regions.push((region, Region::Few(Box::default())));
+    fn elsewhere(&mut self, line: u64) -> &mut T {
+        if !self.lone.is_empty()
+            && let Some(place) = self.lone.find(line)
+        {
+            return self.lone.get_mut(place);
         }
+        let region = line >> REGION_BITS;
+        let index = match self.indices.get(&region) {
+            Some(&index) => index,
+            None => match self.lone.add(line) {
+                Some(place) => return self.lone.get_mut(place),
+                None => self.add_region(region),
+            },
+        };
         self.known[known(region)] = (region + 1, index);
+        self.regions[index as usize].1.of(line)
+    }
+
+    /// Lines of a region that stood by themselves do no longer.
+    fn add_region(&mut self, region: u64) -> u32 {
+        let (index, mut of) = (self.regions.len() as u32, Region::Few(Box::default()));
+        self.lone.take(region).into_iter().for_each(|(line, kept)| *of.of(line) = kept);
+        self.regions.push((region, of));
+        self.indices.insert(region, index);
         index
     }
 }
@@ -219,9 +248,14 @@ impl Hasher for Mix {
         self.write_u64(u64::from(value));
     }
     fn write_u64(&mut self, value: u64) {
-        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 29;
+        self.0 = mix(self.0 ^ value);
     }
+}
+
+#[inline(always)]
+pub(crate) fn mix(value: u64) -> u64 {
+    let mixed = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 29
 }
 
 #[cfg(test)]
@@ -233,14 +267,23 @@ mod tests {
         #[test]
         fn keeps_what_it_was_told_of_each_line(
             told in prop::collection::vec(
-                (prop_oneof![0..3 * REGION as u64, any::<u64>().prop_map(|line| line >> 1)], any::<u16>()),
+                (
+                    prop_oneof![
+                        0..3 * REGION as u64,
+                        // Few of each region, or many.
+                        5 * REGION as u64..150 * REGION as u64,
+                        any::<u64>().prop_map(|line| line >> 1),
+                    ],
+                    any::<u16>(),
+                ),
                 0..4000,
             ),
         ) {
-            let (mut all, mut plain) = (ByLine::new(), HashMap::new());
+            let (mut all, mut plain) = (ByLine::<u16>::new(), HashMap::new());
             for (line, kept) in told {
                 let before = plain.insert(line, kept).unwrap_or_default();
                 prop_assert_eq!(all.get(line), before);
+                prop_assert!(all.slice(line..line + 1).iter().all(|&kept| kept == before));
                 prop_assert_eq!(std::mem::replace(all.of(line), kept), before);
             }
             plain.retain(|_, kept| *kept != 0);

@@ -54,6 +54,7 @@ mod held;
 mod holes;
 mod item;
 mod lines;
+mod lone;
 mod near;
 mod newest;
 mod older;
