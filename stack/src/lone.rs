@@ -103,8 +103,9 @@ impl<T: Copy + Default> Part<T> {
     /// Slots from where a line begins.
     fn from(&self, line: u64, hash: u64) -> impl Iterator<Item = usize> + use<T> {
         let (len, within) = (self.lines.len(), ((line % (1 << REGION_BITS) * 2533) >> 4) as usize % WINDOW);
-        let first = (self.window(hash) + within) % len;
-        (first..first + len).map(move |slot| if slot < len { slot } else { slot - len })
+        let first = self.window(hash) + within;
+        let first = if first < len { first } else { first - len };
+        (first..len).chain(0..first)
     }
 
     fn find(&self, line: u64, hash: u64) -> Option<usize> {
@@ -118,8 +119,8 @@ impl<T: Copy + Default> Part<T> {
     /// Where the lines of a region stand.
     fn of_region(&self, region: u64, hash: u64) -> impl Iterator<Item = usize> + '_ {
         let (first, len) = (self.window(hash), self.lines.len());
-        let slots = (0..len).map(move |slot| (slot, (first + slot) % len));
-        let slots = slots.take_while(|&(number, slot)| number < WINDOW || self.lines[slot] != FREE);
+        let slots = (0..).zip((first..len).chain(0..first));
+        let slots = slots.take_while(|&(number, slot): &(usize, usize)| number < WINDOW || self.lines[slot] != FREE);
         let is_of = move |line: u64| line > GONE && (line - 2) >> REGION_BITS == region;
         slots.map(|(_, slot)| slot).filter(move |&slot| is_of(self.lines[slot]))
     }
