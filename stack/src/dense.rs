@@ -129,7 +129,8 @@ mod tests {
         let full = (any::<u32>(), 0..32_u32).prop_map(|(full, bits)| full >> bits);
         let kind = (0..3_usize).prop_map(|kind| Kind::ALL[kind]);
         // Distances do not grow with the number of sets.
-        let by_set = (any::<[u8; 4]>(), 0..=W).prop_map(|(mut values, len)| {
+        let value = prop_oneof![1 => Just(u8::MAX), 2 => any::<u8>()];
+        let by_set = (prop::array::uniform4(value), 0..=W).prop_map(|(mut values, len)| {
             values.sort_unstable_by(|a, b| b.cmp(a));
             std::array::from_fn(|index| if index < len { values[index * 4 / W] } else { 0 })
         });

@@ -215,7 +215,7 @@ impl<const W: usize> Walking<'_, W> {
         let mut kept = std::mem::take(&mut self.core.courses);
         kept.resize_with(kept.len().max(cycle.len()), Course::new);
         let courses = &mut kept[..cycle.len()];
-        let mut periods = self.courses::<V>(courses, cycle, period, left, follows);
+        let mut periods = self.courses(courses, cycle, period, left, follows);
         while periods >= EVEN && self.look(courses, periods, follows).is_none() {
             periods /= 2;
         }
@@ -280,7 +280,7 @@ impl<const W: usize> Walking<'_, W> {
     }
 
     /// Where the lines of each strand come from; for how many periods at most: 0 if not from the fronts of sheets.
-    fn courses<V: Vector>(
+    fn courses(
         &mut self,
         courses: &mut [Course<W>],
         cycle: &[First],
@@ -305,7 +305,7 @@ impl<const W: usize> Walking<'_, W> {
             if periods < EVEN {
                 return 0;
             }
-            let (last, singles) = (older.sheets.time_in_front(sheet, line), older.singles::<V>(sheet));
+            let (last, singles) = (older.sheets.time_in_front(sheet, line), older.singles(sheet));
             courses[number].from = Front { line, last, step, sheet, singles };
             self.find_range(line - before, follow);
         }

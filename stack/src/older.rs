@@ -192,9 +192,9 @@ impl Older {
     }
 
     /// Lines of the timeline that came after the first line of a sheet.
-    pub(crate) fn singles<V: Vector>(&self, sheet: usize) -> u32 {
+    pub(crate) fn singles(&self, sheet: usize) -> u32 {
         let (_, place) = self.sheets.time(sheet, self.sheets.extents()[sheet].first, &mut 0);
-        self.timeline.from::<V>(place) as u32
+        self.timeline.from::<Portable>(place) as u32
     }
 
     /// A line comes in, in no sheet; when.
@@ -301,9 +301,9 @@ impl Older {
     }
 
     /// The front that begins with a line of a sheet, where so many lines come at a time.
-    pub(crate) fn front<V: Vector>(&self, sheet: usize, line: u64, by: u64, hint: &mut Hint) -> Front {
+    pub(crate) fn front(&self, sheet: usize, line: u64, by: u64, hint: &mut Hint) -> Front {
         let (last, place) = self.sheets.time(sheet, line, &mut hint.piece);
-        self.count_singles::<V>(place, hint);
+        self.count_singles::<Portable>(place, hint);
         let step = self.sheets.step(sheet, by, hint.piece as usize);
         Front { line, last, step, sheet, singles: hint.singles }
     }

@@ -245,7 +245,7 @@ impl View<'_> {
             return true;
         }
         if HEIGHT == 2 {
-            // As below: it is not seen there that these are two.
+            // As below, step by step.
             sum += self.newer::<V>(place ^ 1, last);
             if note::<V, W>(newer, bits - 1, sum, room) {
                 return true;

@@ -52,7 +52,7 @@ impl<const W: usize> Core<W> {
             above.resize_with(by as usize, Above::new);
             while periods >= EVEN {
                 let is_even = |(number, above): (u64, &mut Above<W>)| {
-                    let from = older.front::<V>(sheet, line + number, by, &mut follow.hint);
+                    let from = older.front(sheet, line + number, by, &mut follow.hint);
                     from.singles == 0
                         && above.begin(&older.sheets, from, (periods, by), |_| (0, 0), &mut follow.cuts).is_some()
                 };
