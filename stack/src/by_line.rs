@@ -53,12 +53,10 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
     /// What is kept of a line (below 2^63), to be changed.
     #[inline(always)]
     pub fn of(&mut self, line: u64) -> &mut T {
-        let region = line >> REGION_BITS;
-        let known = self.known[known(region)];
-        if known.0 != region + 1 {
-            return self.elsewhere(line);
+        match self.remembered(line >> REGION_BITS) {
+            Some(index) => self.regions[index as usize].1.of(line),
+            None => self.elsewhere(line),
         }
-        self.regions[known.1 as usize].1.of(line)
     }
 
     /// What is kept of a line.
@@ -71,10 +69,8 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
     /// Where it is, if it has a place and that is found at once.
     #[inline(always)]
     pub(crate) fn at(&self, line: u64) -> Option<&T> {
-        let region = line >> REGION_BITS;
-        let known = self.known[known(region)];
-        let region = self.regions.get(known.1 as usize).filter(|_| known.0 == region + 1)?;
-        if let Region::Many(all) = &region.1 { Some(&all[line as usize % REGION]) } else { None }
+        let index = self.remembered(line >> REGION_BITS)?;
+        if let Region::Many(all) = &self.regions[index as usize].1 { Some(&all[line as usize % REGION]) } else { None }
     }
 
     /// What is kept of lines that follow each other, up to the end of a region; nothing unless it is kept of all of them. Of lines
@@ -94,9 +90,15 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
     #[inline(always)]
     fn region_of(&self, line: u64) -> Option<&Region<T>> {
         let region = line >> REGION_BITS;
-        let known = self.known[known(region)];
-        let index = if known.0 == region + 1 { Some(&known.1) } else { self.indices.get(&region) };
-        index.map(|&index| &self.regions[index as usize].1)
+        let index = self.remembered(region).or_else(|| self.indices.get(&region).copied());
+        index.map(|index| &self.regions[index as usize].1)
+    }
+
+    /// The index of a region, if it was found before and none instead of it since.
+    #[inline(always)]
+    fn remembered(&self, region: u64) -> Option<u32> {
+        let (of, index) = self.known[known(region)];
+        (of == region + 1).then_some(index)
     }
 
     /// All lines of which something is kept.

@@ -6,7 +6,7 @@
 use crate::by_line::{REGION_BITS, mix};
 
 /// So many lines of a region stand here at most: more take less where their region has a list of its own.
-pub(crate) const MOST: usize = 12;
+const MOST: usize = 12;
 /// Parts, each with room of its own: when one is full only what it has is copied.
 const PARTS_BITS: u32 = 6;
 /// Places where lines of a region may begin.
@@ -67,7 +67,7 @@ impl<T: Copy + Default> Lone<T> {
     pub(crate) fn add(&mut self, line: u64) -> Option<Place> {
         let region = line >> REGION_BITS;
         let hash = mix(region);
-        self.parts.resize_with(1 << PARTS_BITS, || Part { lines: Vec::new(), kept: Vec::new(), used: 0 });
+        self.parts.resize_with(1 << PARTS_BITS, || Part::new(0));
         let part = part(hash);
         let of = &mut self.parts[part];
         if of.of_region(region, hash).count() >= MOST {
@@ -95,6 +95,10 @@ impl<T: Copy + Default> Lone<T> {
 }
 
 impl<T: Copy + Default> Part<T> {
+    fn new(len: usize) -> Self {
+        Self { lines: vec![FREE; len], kept: vec![T::default(); len], used: 0 }
+    }
+
     /// Where the window of a region begins.
     fn window(&self, hash: u64) -> usize {
         ((u64::from(hash as u32) * self.lines.len() as u64) >> 32) as usize
@@ -139,7 +143,7 @@ impl<T: Copy + Default> Part<T> {
     fn grow(&mut self) {
         let all: Vec<_> = self.iter().collect();
         let len = WINDOW.max(all.len() * 5 / 3);
-        *self = Self { lines: vec![FREE; len], kept: vec![T::default(); len], used: 0 };
+        *self = Self::new(len);
         all.into_iter().for_each(|(line, kept)| {
             self.add(line, mix(line >> REGION_BITS), kept);
         });

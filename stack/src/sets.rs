@@ -229,6 +229,17 @@ impl View<'_> {
         sum
     }
 
+    /// The same of the sets that make up one of 2^height of them together with those that a set is among.
+    #[inline(always)]
+    fn newer_beside<V: Vector>(self, place: usize, height: usize, last: Time) -> usize {
+        let first = ((place >> (height - 1)) ^ 1) << (height - 1);
+        match height {
+            1 => self.newer::<V>(first, last),
+            2 => self.newer::<V>(first, last) + self.newer::<V>(first + 1, last),
+            _ => self.newer_in::<V>(first..first + (1 << (height - 1)), last),
+        }
+    }
+
     /// From the number of later stamps in the line's own set the numbers for all set counts that are sums over this one.
     /// Returns whether smaller set counts have no room for the line; then their numbers are here too.
     #[inline(always)]
@@ -246,22 +257,16 @@ impl View<'_> {
         }
         if HEIGHT == 2 {
             // As below, step by step.
-            sum += self.newer::<V>(place ^ 1, last);
+            sum += self.newer_beside::<V>(place, 1, last);
             if note::<V, W>(newer, bits - 1, sum, room) {
                 return true;
             }
-            let first = (place ^ 2) & !1;
-            sum += self.newer::<V>(first, last) + self.newer::<V>(first + 1, last);
+            sum += self.newer_beside::<V>(place, 2, last);
             return note::<V, W>(newer, bits - 2, sum, room);
         }
         let most = if HEIGHT == ANY { bits - order.down_to as usize } else { HEIGHT };
         for height in 1..=most {
-            let first = ((place >> (height - 1)) ^ 1) << (height - 1);
-            sum += match height {
-                1 => self.newer::<V>(first, last),
-                2 => self.newer::<V>(first, last) + self.newer::<V>(first + 1, last),
-                _ => self.newer_in::<V>(first..first + (1 << (height - 1)), last),
-            };
+            sum += self.newer_beside::<V>(place, height, last);
             if note::<V, W>(newer, bits - height, sum, room) {
                 return true;
             }
@@ -323,9 +328,10 @@ impl Kept {
         let parts = if PARTS == ANY { self.parts } else { PARTS };
         let (order, mut has_back) = (self.order, self.has_back);
         let (front, back) = (self.front.all_mut(), self.back.all_mut());
-        let is_cached = order.bits <= CACHED;
         for at in 0..moves.len() {
-            if !is_cached && let Some(next) = moves.get(at + AHEAD) {
+            if order.bits > CACHED
+                && let Some(next) = moves.get(at + AHEAD)
+            {
                 let down = order.place::<HEIGHT>(next.down);
                 V::prefetch(&front[down]);
                 if has_back {

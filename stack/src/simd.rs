@@ -16,7 +16,7 @@ use crate::newest::Stamps;
 use crate::older::Time;
 use crate::recent::{self, WORDS};
 use crate::sets::{PART, Part};
-use crate::timeline::{FAN, GROUP, WORDS as LIVE};
+use crate::timeline::{Blocks, FAN, Groups, Live};
 use crate::top::{Order, Top};
 
 /// Which instructions an engine uses.
@@ -180,17 +180,10 @@ pub(crate) trait Vector {
         std::array::from_fn(|index| (full >> (index + 1)).min(by_set[index].into()) as u8)
     }
 
-    /// Bits of these words from `bit` on, counts of a row of blocks after `block`, and of rows of groups after that of `group`, of
-    /// groups of these after the one it is in, and so on: the sum.
+    /// Live places from one on: bits from its own on, counts of blocks after its own, of groups after its own, and of groups of
+    /// groups.
     #[inline(always)]
-    fn sum_from(
-        live: &[u64; LIVE],
-        bit: usize,
-        blocks: &[u16; GROUP],
-        block: usize,
-        groups: &[Vec<[u32; FAN]>],
-        group: usize,
-    ) -> u32 {
+    fn sum_from((live, bit): Live<'_>, (blocks, block): Blocks<'_>, (groups, group): Groups<'_>) -> u32 {
         let (word, bit) = (bit / 64, bit % 64);
         let mut sum = 0;
         for (index, bits) in live.iter().enumerate() {

@@ -10,12 +10,19 @@ use crate::simd::Vector;
 
 /// Places of a block.
 const BLOCK: usize = 512;
-pub(crate) const WORDS: usize = BLOCK / 64;
+const WORDS: usize = BLOCK / 64;
 /// Blocks of a group.
-pub(crate) const GROUP: usize = 32;
+const GROUP: usize = 32;
 /// Groups of a group of groups.
 pub(crate) const FAN: usize = 16;
 const PLACES: usize = 4 * BLOCK * GROUP;
+
+/// The places of a block, and one of them.
+pub(crate) type Live<'a> = (&'a [u64; WORDS], usize);
+/// The counts of the blocks of a group, and one of those.
+pub(crate) type Blocks<'a> = (&'a [u16; GROUP], usize);
+/// The counts of all groups, of groups of these, and so on, and one of the groups.
+pub(crate) type Groups<'a> = (&'a [Vec<[u32; FAN]>], usize);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
@@ -54,7 +61,8 @@ impl Timeline {
             return 0;
         }
         let (block, group) = (place / BLOCK, place / BLOCK / GROUP);
-        V::sum_from(&self.live[block], place % BLOCK, &self.blocks[group], block % GROUP, &self.groups, group) as usize
+        let live = (&self.live[block], place % BLOCK);
+        V::sum_from(live, (&self.blocks[group], block % GROUP), (&self.groups, group)) as usize
     }
 
     /// The next free place.

@@ -8,7 +8,7 @@ use crate::newest::Stamps;
 use crate::older::Time;
 use crate::recent::{self, RECENT, WORDS};
 use crate::sets::{PART, Part};
-use crate::timeline::{FAN, GROUP, WORDS as LIVE};
+use crate::timeline::{Blocks, FAN, Groups, Live};
 use crate::top::{NONE, Order, TOP, Top};
 use core::arch::x86_64::*;
 
@@ -170,14 +170,7 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    fn sum_from(
-        live: &[u64; LIVE],
-        bit: usize,
-        blocks: &[u16; GROUP],
-        block: usize,
-        groups: &[Vec<[u32; FAN]>],
-        group: usize,
-    ) -> u32 {
+    fn sum_from((live, bit): Live<'_>, (blocks, block): Blocks<'_>, (groups, group): Groups<'_>) -> u32 {
         // SAFETY: see above; masks leave out the first ones of a row.
         unsafe {
             // So many bits of each word are left out: of some none, of some all.
