@@ -17,12 +17,11 @@
 //!    every third set count is kept; the others are sums over it.
 //!
 //! The lines of the first three are `held`: found by number, with what happened to them since they came. Most references end
-//! there: a block of runs goes through the three and is counted then (`alone`), or, where lines can be taken away, one run
-//! after the other does and is (`upper`). Only a line that comes in from the older tier, or leaves for it, needs its own
-//! state, which is found by a dense id (`lines`, `by_line`, `lone`). Those are collected for a batch of references and worked
-//! off stage by stage, so that each stage is a short loop that knows what it will need and can fetch it ahead. The last
-//! stages, by set and what follows from that, lie `behind` the others: they can be done by another thread while the next
-//! batches go through the tiers.
+//! there: a block of runs goes through the three and is counted then (`upper`). Only a line that comes in from the older
+//! tier, or leaves for it, needs its own state, which is found by a dense id (`lines`, `by_line`, `lone`). Those are
+//! collected for a batch of references and worked off stage by stage, so that each stage is a short loop that knows what it
+//! will need and can fetch it ahead. The last stages, by set and what follows from that, lie `behind` the others: they can be
+//! done by another thread while the next batches go through the tiers.
 //!
 //! Stacks of several threads (`threads`, `sharing`, `holes`) hand a `digest` of what they are fed on to the stack of all:
 //! within a chunk both find the same distances. A `digester` makes such digests without a stack, so that several threads can
