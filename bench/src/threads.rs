@@ -10,7 +10,7 @@ use bf_collect::{Bucket, Config, Session};
 use bf_stack::Reference;
 use rustix::time::ClockId;
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
@@ -101,6 +101,7 @@ fn measure(references: &[Reference], threads: usize, data: &str) -> Times {
         let begin = Instant::now();
         start.wait();
         running.into_iter().for_each(|thread| thread.join().unwrap_or_default());
+        sessions.iter().for_each(|session| assert!(session.settle(Duration::MAX), "not all of it was taken"));
         (wall, cpu) = (begin.elapsed().as_nanos() as f64, now(ClockId::ProcessCPUTime) - before);
     });
     let accesses = (threads * references.len()) as f64;

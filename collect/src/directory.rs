@@ -11,6 +11,8 @@ const ENTERED: usize = 512;
 const PAGE_BITS: u32 = 6;
 /// So many lines that follow each other are looked at together.
 const MANY: u64 = 8;
+/// Ranges of lines that are fetched before the first of them is entered.
+const TOGETHER: usize = 32;
 
 /// Who may hold a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -96,6 +98,13 @@ impl Ranges {
     }
 }
 
+/// The lines of a batch that others may hold, and those of them that are stored.
+#[derive(Debug, Default)]
+struct Lists {
+    all: Ranges,
+    stored: Ranges,
+}
+
 /// All lines of one line size. Lines are entered in the order in which batches are analysed, as far as that matters.
 #[derive(Debug)]
 pub(crate) struct Directory {
@@ -160,42 +169,23 @@ impl Directory {
         counted: bool,
     ) -> (Vec<Common>, Holders) {
         self.entered.fill(Entered::default());
-        let [mut all, mut stored] = [Ranges::default(), Ranges::default()];
+        let (mut lists, mut waiting) = (Lists::default(), Vec::with_capacity(TOGETHER));
         for record in batch.records() {
             record.for_each_course(&mut |course: Course| {
-                let store = course.first.store.then_some(course.item.0);
-                let place = store.map_or(0, |place| place.saturating_add(1));
-                course.for_each_range(shift, |mut lines| {
-                    let mut look = lines.start;
-                    loop {
-                        if lines.start >= look && lines.end - lines.start >= MANY {
-                            let own = self.own(lines.clone(), slot, place);
-                            let others = lines.start + own..lines.end;
-                            let shared =
-                                if store.is_none() { self.shared(others.clone(), tracker, counted) } else { 0 };
-                            all.add(others.start..others.start + shared);
-                            lines.start = others.start + shared;
-                            look = lines.start + if own + shared < MANY { MANY } else { 0 };
-                        }
-                        let Some(line) = lines.next() else { break };
-                        let at = line as usize % ENTERED;
-                        let mut entered = self.entered[at];
-                        // To enter it once more would change nothing.
-                        if entered.line != line + 1 || place != 0 && entered.place != place {
-                            if self.enter(line, slot, store, tracker) {
-                                all.add(line..line + 1);
-                                store.into_iter().for_each(|_| stored.add(line..line + 1));
-                            }
-                            entered = Entered { line: line + 1, place, tracked: counted && tracker.may_track(line) };
-                            self.entered[at] = entered;
-                        }
-                        if entered.tracked {
-                            tracker.access_line(line, slot, course);
-                        }
+                course.for_each_range(shift, |lines| {
+                    // Looked up ahead, so that nobody waits for one after the other.
+                    if self.entered[lines.start as usize % ENTERED].line != lines.start + 1 {
+                        self.users.prefetch(lines.start);
+                    }
+                    waiting.push((course, lines));
+                    if waiting.len() == TOGETHER {
+                        self.enter_all(&mut waiting, slot, tracker, counted, &mut lists);
                     }
                 });
             });
         }
+        self.enter_all(&mut waiting, slot, tracker, counted, &mut lists);
+        let Lists { all, stored } = lists;
         let (common, mut holders) = (all.common(stored), Holders::default());
         for Common { lines, .. } in &common {
             for page in lines.start >> PAGE_BITS..lines.end.div_ceil(1 << PAGE_BITS) {
@@ -205,6 +195,47 @@ impl Directory {
             }
         }
         (common, holders)
+    }
+
+    /// The lines of courses in their order.
+    fn enter_all(
+        &mut self,
+        waiting: &mut Vec<(Course, Range<u64>)>,
+        slot: u32,
+        tracker: &mut Tracker,
+        counted: bool,
+        Lists { all, stored }: &mut Lists,
+    ) {
+        for (course, mut lines) in waiting.drain(..) {
+            let store = course.first.store.then_some(course.item.0);
+            let place = store.map_or(0, |place| place.saturating_add(1));
+            let mut look = lines.start;
+            loop {
+                if lines.start >= look && lines.end - lines.start >= MANY {
+                    let own = self.own(lines.clone(), slot, place);
+                    let others = lines.start + own..lines.end;
+                    let shared = if store.is_none() { self.shared(others.clone(), tracker, counted) } else { 0 };
+                    all.add(others.start..others.start + shared);
+                    lines.start = others.start + shared;
+                    look = lines.start + if own + shared < MANY { MANY } else { 0 };
+                }
+                let Some(line) = lines.next() else { break };
+                let at = line as usize % ENTERED;
+                let mut entered = self.entered[at];
+                // To enter it once more would change nothing.
+                if entered.line != line + 1 || place != 0 && entered.place != place {
+                    if self.enter(line, slot, store, tracker) {
+                        all.add(line..line + 1);
+                        store.into_iter().for_each(|_| stored.add(line..line + 1));
+                    }
+                    entered = Entered { line: line + 1, place, tracked: counted && tracker.may_track(line) };
+                    self.entered[at] = entered;
+                }
+                if entered.tracked {
+                    tracker.access_line(line, slot, course);
+                }
+            }
+        }
     }
 
     /// How many of these lines, from the first on, `slot` alone ever used and last stored from that place + 1, if it is not 0: to

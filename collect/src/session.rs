@@ -240,7 +240,7 @@ impl Session {
             fed: AtomicU32::new(0),
             starting: AtomicBool::new(false),
             made: Mutex::default(),
-            spare: Arc::new(Spare::new(2 * MADE)),
+            spare: Arc::new(Spare::new(MADE / 2)),
             digesters: Mutex::default(),
             accesses: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
@@ -870,13 +870,12 @@ impl Session {
     fn pass_on(&self, global: &Owner, place: u64, made: Made) {
         let Some(mut all) = self.lock(&self.made) else { return };
         all.put(place, made);
+        let is_due = all.is_due(1);
         drop(all);
-        if let Some(_turn) = try_until(&global.turn, |_| true) {
-            // Its own and one more, so that no thread does all the work.
-            self.feed_made(global, 2);
+        if is_due && let Some(_turn) = try_until(&global.turn, |_| true) {
+            self.feed_made(global, MADE);
         }
-        while let Some(waiting) = self.lock(&self.made).map(|all| all.waiting())
-            && waiting > MADE
+        while let Some((true, waiting)) = self.lock(&self.made).map(|all| (all.is_due(4), all.each.len()))
             && !self.closed.load(Ordering::Acquire)
         {
             // One that is not there yet may take long.
@@ -1224,7 +1223,18 @@ impl Session {
         let mut kept = self.lock(&self.kept).map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default();
         kept.sort_by_key(|&(slot, ..)| slot);
         kept.iter().for_each(|(slot, batch, bucket)| self.feed_now(*slot, batch, *bucket));
-        ended.is_some() && self.drain(patience)
+        let settled = ended.is_some() && self.drain(patience);
+        // What is left here after all a snapshot says.
+        let _ = settled && self.pass_rest_on(patience);
+        settled
+    }
+
+    /// What waits for the global stacks goes there; `false` if it takes so long until they can be had.
+    fn pass_rest_on(&self, patience: Duration) -> bool {
+        self.global.get().is_none_or(|global| {
+            let turn = lock_for(&global.turn, patience);
+            turn.map(|_turn| self.feed_made(global, usize::MAX)).is_some()
+        })
     }
 
     fn drain(&self, patience: Duration) -> bool {
@@ -1267,10 +1277,7 @@ impl Session {
             let begin = Instant::now();
             snapshot.missing += u32::from(!self.absorb(only, || begin.elapsed() > patience));
         }
-        let at_hand = self.global.get().is_none_or(|global| {
-            let turn = lock_for(&global.turn, patience);
-            turn.map(|_turn| self.feed_made(global, usize::MAX)).is_some()
-        });
+        let at_hand = self.pass_rest_on(patience);
         let mut within: Vec<_> = self.config.line_sizes.iter().map(|_| None).collect();
         for (slot, owner) in (0..).zip(&owners) {
             let used = snapshot.add_owner(bf_profile::Owner::Slot(slot), owner, &mut within, patience);
@@ -1421,6 +1428,13 @@ struct Made {
     bucket: Bucket,
 }
 
+impl Made {
+    /// That the stacks have to take.
+    fn references(&self) -> usize {
+        self.digests.iter().flatten().map(Digest::firsts).sum()
+    }
+}
+
 /// All of that, in the order in which the batches had their turn.
 #[derive(Debug, Default)]
 struct AllMade {
@@ -1428,6 +1442,8 @@ struct AllMade {
     first: u64,
     /// `None`: the batch is not analysed yet.
     each: VecDeque<Option<Made>>,
+    /// References that the stacks will have to take of those that are.
+    references: usize,
 }
 
 impl AllMade {
@@ -1438,6 +1454,7 @@ impl AllMade {
     }
 
     fn put(&mut self, place: u64, made: Made) {
+        self.references += made.references();
         self.each[(place - self.first) as usize] = Some(made);
     }
 
@@ -1446,11 +1463,13 @@ impl AllMade {
         let made = self.each.front_mut()?.take()?;
         self.each.pop_front();
         self.first += 1;
+        self.references -= made.references();
         Some(made)
     }
 
-    fn waiting(&self) -> usize {
-        self.each.len()
+    /// Whether it is so many times as much as is worth a turn.
+    fn is_due(&self, times: usize) -> bool {
+        self.each.len() >= times * MADE || self.references >= times * REFERENCES
     }
 }
 
@@ -1463,9 +1482,12 @@ struct Sorter {
     number: u64,
 }
 
-/// How many of those may wait, and how many if the next one is not there yet.
-const MADE: usize = 8;
-const MOST_MADE: usize = 64;
+/// So many of those, or so many references, are worth a turn at the global stacks: whoever takes it finds little of them in its
+/// processor's caches, and little of its own stacks afterwards.
+const MADE: usize = 32;
+const REFERENCES: usize = 1 << 16;
+/// How many may wait if the next one is not there yet.
+const MOST_MADE: usize = 4 * MADE;
 
 /// How many batches may wait for a slot to tell them what they asked before others help, and before others wait.
 const ASKED: usize = 4;
@@ -1754,7 +1776,7 @@ mod tests {
         assert!(all.next().is_none());
         all.put(places[0], made(1));
         let next: Vec<_> = std::iter::from_fn(|| all.next()).map(|made| made.bucket).collect();
-        assert_eq!((next, all.waiting()), (vec![Bucket(1), Bucket(2)], 1));
+        assert_eq!((next, all.each.len()), (vec![Bucket(1), Bucket(2)], 1));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! Invariant: works are worked off in order, and all of them before anybody looks at the states of lines, at their
 //! distances by set, or at the counts.
 
+use crate::boxed;
 use crate::counts::{Buckets, Counts};
 use crate::engine::{Core, Stack, Width, of_width};
 use crate::held::Since;
@@ -162,7 +163,7 @@ impl<const W: usize> States<W> {
 
     #[cold]
     fn grow(&mut self, last: usize) {
-        self.0.resize_with(last + 1, || vec![State::NEW; REGION].into_boxed_slice());
+        self.0.resize_with(last + 1, || boxed::begun(State::NEW, REGION));
     }
 
     /// How many of these lines, from the first one on, are in a state for which that holds.
@@ -210,9 +211,9 @@ impl<const W: usize> States<W> {
     }
 
     #[inline(always)]
-    pub(crate) fn prefetch<V: Vector>(&self, id: Id) {
+    pub(crate) fn prefetch(&self, id: Id) {
         if let Some(region) = self.0.get((id >> REGION_BITS) as usize) {
-            V::prefetch(&region[id as usize % REGION]);
+            simd::prefetch(&region[id as usize % REGION]);
         }
     }
 }
@@ -277,8 +278,8 @@ impl<const W: usize> Behind<W> {
         let mut closed = 0;
         for (at, (fetch, &(id, gone))) in fetches.iter().zip(ids).enumerate() {
             if let Some(&(id, gone)) = ids.get(at + AHEAD) {
-                self.states.prefetch::<V>(id);
-                self.states.prefetch::<V>(gone);
+                self.states.prefetch(id);
+                self.states.prefetch(gone);
             }
             while let Some(close) = closes.get(closed).filter(|close| close.after <= at) {
                 self.close::<V>(close, *bucket, buckets, counts.as_deref_mut());
@@ -350,7 +351,7 @@ impl<const W: usize> Behind<W> {
         alike.resize(walk.whats().len(), [Combination::NONE; 2]);
         for (at, line) in walked.iter().enumerate() {
             if let Some(next) = walked.get(at + AHEAD) {
-                self.states.prefetch::<V>(next.id);
+                self.states.prefetch(next.id);
             }
             let what = &walk.whats()[line.what as usize];
             let [distances, intervals] = &mut alike[line.what as usize];

@@ -4,6 +4,7 @@
 
 use crate::boxed;
 use crate::lone::Lone;
+use crate::simd;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
@@ -71,6 +72,12 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
     pub(crate) fn at(&self, line: u64) -> Option<&T> {
         let index = self.remembered(line >> REGION_BITS)?;
         if let Region::Many(all) = &self.regions[index as usize].1 { Some(&all[line as usize % REGION]) } else { None }
+    }
+
+    /// Fetches what is kept of a line, if its place is found at once.
+    #[inline(always)]
+    pub fn prefetch(&self, line: u64) {
+        self.at(line).into_iter().for_each(simd::prefetch);
     }
 
     /// What is kept of lines that follow each other, up to the end of a region; nothing unless it is kept of all of them. Of lines

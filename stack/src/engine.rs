@@ -755,8 +755,8 @@ impl<const W: usize> Core<W> {
             let id = self.lines.id(fetch.line).unwrap_or_default();
             let before = std::mem::replace(&mut self.ids[usize::from(fetch.entry) % ENTRIES], id);
             let gone = if fetch.gone == NONE { id } else { before };
-            V::prefetch(self.lines.get(id));
-            V::prefetch(self.lines.get(gone));
+            simd::prefetch(self.lines.get(id));
+            simd::prefetch(self.lines.get(gone));
             ids.push((id, gone));
         }
         for close in closes {
@@ -764,7 +764,7 @@ impl<const W: usize> Core<W> {
         }
         for (at, (fetch, &(id, gone))) in fetches.iter_mut().zip(&*ids).enumerate() {
             if let Some(&(next, _)) = ids.get(at + AHEAD) {
-                self.older.prefetch::<V>(&self.lines, next);
+                self.older.prefetch(&self.lines, next);
             }
             let down = (fetch.gone != NONE).then_some((fetch.gone, gone));
             // Where lines were taken away they were noted before, too, for references of the same batch that ask.

@@ -6,7 +6,7 @@
 use crate::ByLine;
 use crate::boxed;
 use crate::older::Time;
-use crate::simd::Vector;
+use crate::simd;
 use std::ops::Range;
 
 /// Lines of neighbouring ids whose state is kept together, as bits.
@@ -135,8 +135,8 @@ impl Lines {
 
     /// Fetches what [`Lines::id`] will look at.
     #[inline(always)]
-    pub(crate) fn prefetch<V: Vector>(&self, line: u64) {
-        self.ids.at(line).into_iter().for_each(|id| V::prefetch(id));
+    pub(crate) fn prefetch(&self, line: u64) {
+        self.ids.at(line).into_iter().for_each(simd::prefetch);
     }
 
     /// The id of a line if it has one; a line that was referenced has.

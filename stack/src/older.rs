@@ -12,7 +12,7 @@ use crate::even::Front;
 use crate::lines::{Id, Lines};
 use crate::sets::Sets;
 use crate::sheets::{self, Pace, Sheets};
-use crate::simd::{Portable, Vector};
+use crate::simd::{self, Portable, Vector};
 use crate::timeline::Timeline;
 use crate::walking::Follow;
 
@@ -114,8 +114,8 @@ impl Older {
 
     /// Fetches what [`Older::step`] will need of a line.
     #[inline(always)]
-    pub(crate) fn prefetch<V: Vector>(&self, lines: &Lines, id: Id) {
-        V::prefetch(self.timeline.block(lines.get(id).place));
+    pub(crate) fn prefetch(&self, lines: &Lines, id: Id) {
+        simd::prefetch(self.timeline.block(lines.get(id).place));
     }
 
     /// What can be done at once of a move; the rest is noted. `up` is referenced; if it is here it leaves and the number of lines

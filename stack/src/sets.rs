@@ -15,8 +15,9 @@
 //! set counts only, where it is near the top, and one that was referenced lately for a few short sums.
 
 use crate::Limits;
+use crate::boxed;
 use crate::older::{Move, Time};
-use crate::simd::{Task, Vector};
+use crate::simd::{self, Task, Vector};
 use std::ops::Range;
 
 /// Stamps in a cache line.
@@ -51,12 +52,12 @@ struct Kept {
     parts: usize,
     /// Whether there ever was anything in `back`.
     has_back: bool,
-    /// By page of `front`, if it has many: whether nothing was ever put there.
-    fresh: Vec<bool>,
+    /// By page of `front` and of `back`, if they have many: whether nothing was ever put there.
+    fresh: [Vec<bool>; 2],
 }
 
 /// Parts of a page of the system.
-const PAGE: usize = 4096 / size_of::<Part>();
+const PAGE: usize = boxed::PAGE / size_of::<Part>();
 
 /// In which order sets stand: those that make up one of a smaller number of sets are neighbours.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +136,8 @@ impl Sets {
         while bits > 0 {
             let next = if bits <= LEAST { 0 } else { bits - EVERY };
             let (front, back) = (Parts::new(1 << bits), Parts::new(parts << bits));
-            let fresh = if bits > CACHED { vec![true; (1 << bits) / PAGE] } else { Vec::new() };
+            let fresh =
+                [&front, &back].map(|all| if bits > CACHED { vec![true; all.len.div_ceil(PAGE)] } else { Vec::new() });
             kept.push(Kept { order: Order::new(bits, next + 1), front, back, parts, has_back: false, fresh });
             bits = next;
         }
@@ -172,11 +174,11 @@ impl Sets {
 
     /// Fetches what [`Self::depth`] will look at first.
     #[inline(always)]
-    pub(crate) fn prefetch<V: Vector>(&self, line: u64) {
+    pub(crate) fn prefetch(&self, line: u64) {
         for kept in self.kept.iter().filter(|kept| kept.order.bits > CACHED) {
             let (front, place) = (kept.front.all(), kept.order.place::<ANY>(line as u32));
             for near in 0..4 {
-                V::prefetch(&front[place ^ near]);
+                simd::prefetch(&front[place ^ near]);
             }
         }
     }
@@ -333,15 +335,15 @@ impl Kept {
                 && let Some(next) = moves.get(at + AHEAD)
             {
                 let down = order.place::<HEIGHT>(next.down);
-                V::prefetch(&front[down]);
+                simd::prefetch(&front[down]);
                 if has_back {
-                    V::prefetch(&back[down * parts]);
+                    simd::prefetch(&back[down * parts]);
                 }
                 if next.last != 0 {
                     let up = order.place::<HEIGHT>(next.up);
-                    prefetch::<V>(front, up);
+                    prefetch(front, up);
                     if has_back {
-                        V::prefetch(&back[up * parts]);
+                        simd::prefetch(&back[up * parts]);
                     }
                 }
             }
@@ -360,9 +362,15 @@ impl Kept {
             }
             if step.now != 0 {
                 let place = order.place::<HEIGHT>(step.down);
-                if let Some(fresh @ true) = self.fresh.get_mut(place / PAGE) {
+                if let Some(fresh @ true) = self.fresh[0].get_mut(place / PAGE) {
                     *fresh = false;
-                    begin(&mut front[place]);
+                    boxed::begin(&mut front[place], [0; PART]);
+                }
+                if front[place][PART - 1] != 0
+                    && let Some(fresh @ true) = self.fresh[1].get_mut(place * parts / PAGE)
+                {
+                    *fresh = false;
+                    boxed::begin(&mut back[place * parts], [0; PART]);
                 }
                 has_back |= put::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.now);
             }
@@ -376,17 +384,10 @@ const NEIGHBOURS: usize = 4;
 
 /// Fetches a set and those that make up one of a smaller number of sets with it.
 #[inline(always)]
-fn prefetch<V: Vector>(front: &[Part], place: usize) {
+fn prefetch(front: &[Part], place: usize) {
     if let Some(neighbours) = front.as_chunks::<NEIGHBOURS>().0.get(place / NEIGHBOURS) {
-        neighbours.iter().for_each(|part| V::prefetch(part));
+        neighbours.iter().for_each(simd::prefetch);
     }
-}
-
-/// Stores to a part that has nothing before anybody loads from there: its page is made at once then, and not a page of zeros first
-/// that all other processors have to forget.
-#[cold]
-fn begin(part: &mut Part) {
-    *std::hint::black_box(part) = [0; PART];
 }
 
 /// Takes the stamp `last` out of a set if it is there; returns how many are later.

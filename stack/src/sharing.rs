@@ -8,7 +8,7 @@ use crate::digest::Digesting;
 use crate::held::{ENTRIES, Entry};
 use crate::holes::{Holes, Instant};
 use crate::lines::{Id, Ids, Part, REGION};
-use crate::simd::Vector;
+use crate::simd;
 use crate::visit::Visit;
 use crate::{Bucket, Limits, boxed};
 use std::collections::HashMap;
@@ -281,9 +281,9 @@ impl<const W: usize> Sharing<W> {
 
     /// Fetches what [`Self::known`] will look at.
     #[inline(always)]
-    pub(crate) fn prefetch<V: Vector>(&self, id: Id) {
+    pub(crate) fn prefetch(&self, id: Id) {
         if let Some(region) = self.lines.get(id as usize / REGION) {
-            V::prefetch(&region[id as usize % REGION]);
+            simd::prefetch(&region[id as usize % REGION]);
         }
     }
 

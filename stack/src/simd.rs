@@ -237,10 +237,6 @@ pub(crate) trait Vector {
         part[0] = now;
     }
 
-    /// Fetches what will soon be used.
-    #[inline(always)]
-    fn prefetch<T>(_what: &T) {}
-
     /// A task with these instructions, as a function of its own: long loops get better code apart from each other.
     fn run<T: Task>(task: T) -> T::Answer;
 }
@@ -316,10 +312,15 @@ impl Vector for Portable {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+/// Fetches what will soon be used, where the processor is told how.
 #[inline(always)]
-fn prefetch<T>(what: &T) {
+pub(crate) fn prefetch<T>(what: &T) {
     // SAFETY:
     // - a hint, of a place that is borrowed; every x86-64 processor has it.
-    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(core::ptr::from_ref(what).cast()) }
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(core::ptr::from_ref(what).cast())
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = what;
 }

@@ -229,7 +229,7 @@ impl<const W: usize> Core<W> {
                     (look, pause) = (line + pause, 2 * pause);
                 }
                 let id = self.lines.find(line);
-                id.into_iter().for_each(|id| self.prefetch::<V>(id));
+                id.into_iter().for_each(|id| self.prefetch(id));
                 singles.push(Single { line, id, stored });
                 lines.start += 1;
             }
@@ -261,7 +261,7 @@ impl<const W: usize> Core<W> {
         self.older.look(singles.len());
         for (at, single) in singles.iter().enumerate() {
             if let Some(&Single { line, id: Some(id), .. }) = singles.get(at + AHEAD) {
-                self.prefetch_depth::<V>(line, id);
+                self.prefetch_depth(line, id);
             }
             let here = self.pass_on_single::<V>(single.line, single.id, there, follow);
             stored.extend(here.filter(|_| single.stored).map(|here| (single.line, here)));
@@ -278,7 +278,11 @@ impl<const W: usize> Core<W> {
         there: &mut There,
         follow: &mut Follow,
     ) -> Option<Here> {
-        let here = id.and_then(|id| self.find::<V>(line, id, follow));
+        // No closure: it might become a function, where vector operations are functions too.
+        let here = match id {
+            Some(id) => self.find::<V>(line, id, follow),
+            None => None,
+        };
         there.push(1, &[here.as_ref().map(|here| Place { position: here.position, deeper: 0 })]);
         if let Some(here) = &here {
             self.clean::<V>(here.held, here.id, &here.position);
@@ -287,16 +291,16 @@ impl<const W: usize> Core<W> {
     }
 
     #[inline(always)]
-    fn prefetch<V: Vector>(&self, id: Id) {
-        V::prefetch(self.lines.get(id));
-        self.sharing.iter().for_each(|sharing| sharing.prefetch::<V>(id));
-        self.left.load.iter().for_each(|load| load.behind.states.prefetch::<V>(id));
+    fn prefetch(&self, id: Id) {
+        simd::prefetch(self.lines.get(id));
+        self.sharing.iter().for_each(|sharing| sharing.prefetch(id));
+        self.left.load.iter().for_each(|load| load.behind.states.prefetch(id));
     }
 
     #[inline(always)]
-    fn prefetch_depth<V: Vector>(&self, line: u64, id: Id) {
-        self.older.prefetch::<V>(&self.lines, id);
-        self.left.load.iter().for_each(|load| load.behind.sets.prefetch::<V>(line));
+    fn prefetch_depth(&self, line: u64, id: Id) {
+        self.older.prefetch(&self.lines, id);
+        self.left.load.iter().for_each(|load| load.behind.sets.prefetch(line));
     }
 
     #[inline(always)]

@@ -89,7 +89,7 @@ impl<const W: usize> Task for Pass<'_, '_, W> {
                 *place = Place { by_set, full, entry };
                 continue;
             }
-            lines.prefetch::<V>(line);
+            lines.prefetch(line);
             let (full, by_set) = tiers.whole::<V>(top, line);
             let (entry, gone) = tiers.enter::<V>(&mut stamps, top, line);
             top = top.push(line, entry);

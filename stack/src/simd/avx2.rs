@@ -1,6 +1,6 @@
 //! AVX2: half a cache line in a vector.
 
-use super::{Task, Vector, prefetch, run_avx2};
+use super::{Task, Vector, run_avx2};
 use crate::held::Entry;
 use crate::newest::{NEWEST, Stamps};
 use crate::older::Time;
@@ -160,11 +160,6 @@ impl Vector for Avx2 {
             _mm256_storeu_si256(part.as_mut_ptr().cast(), first);
             _mm256_storeu_si256(part.as_mut_ptr().add(8).cast(), _mm256_blend_epi32::<1>(high, low));
         }
-    }
-
-    #[inline(always)]
-    fn prefetch<T>(what: &T) {
-        prefetch(what);
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! AVX-512: a vector holds all stamps of the newest tier, or a cache line of those of a set.
 
 use super::avx2::Avx2;
-use super::{Index, Task, Vector, prefetch, run_avx512};
+use super::{Index, Task, Vector, run_avx512};
 use crate::Limits;
 use crate::held::Entry;
 use crate::newest::Stamps;
@@ -242,11 +242,6 @@ impl Vector for Avx512 {
             let down = _mm512_alignr_epi32::<15>(stamps, _mm512_set1_epi32(now));
             _mm512_storeu_si512(part.as_mut_ptr().cast(), down);
         }
-    }
-
-    #[inline(always)]
-    fn prefetch<T>(what: &T) {
-        prefetch(what);
     }
 
     #[inline(always)]
