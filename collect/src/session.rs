@@ -536,7 +536,7 @@ impl Session {
         match (global, place) {
             (Some(global), Some(place)) => {
                 let digests = taken.into_iter().map(|taken| taken.digests).collect();
-                self.pass_on(global, place, Made { digests, bucket });
+                self.pass_on(global, slot, place, Made { digests, bucket });
             }
             (Some(global), None) => {
                 let _turn = self.lock(&global.turn)?;
@@ -867,13 +867,15 @@ impl Session {
     }
 
     /// Leaves a batch to the global stacks at its place, and feeds what waits for them unless somebody does so now.
-    fn pass_on(&self, global: &Owner, place: u64, made: Made) {
+    fn pass_on(&self, global: &Owner, slot: u32, place: u64, made: Made) {
         let Some(mut all) = self.lock(&self.made) else { return };
         all.put(place, made);
-        let is_due = all.is_due(1);
+        // By turns, so that no thread falls behind the others.
+        let is_due = all.is_due(if all.fed_by == slot { 2 } else { 1 });
         drop(all);
         if is_due && let Some(_turn) = try_until(&global.turn, |_| true) {
-            self.feed_made(global, MADE);
+            self.lock(&self.made).into_iter().for_each(|mut all| all.fed_by = slot);
+            self.feed_made(global, REFERENCES);
         }
         while let Some((true, waiting)) = self.lock(&self.made).map(|all| (all.is_due(4), all.each.len()))
             && !self.closed.load(Ordering::Acquire)
@@ -888,11 +890,14 @@ impl Session {
         }
     }
 
-    /// Feeds so much of what waits for the global stacks, at most, by whoever has their turn; whether there was any.
+    /// Feeds what waits for the global stacks, until it was so many references, by whoever has their turn; whether there was any.
     fn feed_made(&self, global: &Owner, most: usize) -> bool {
-        let mut any = false;
-        for made in (0..most).map_while(|_| self.lock(&self.made)?.next()) {
+        let (mut any, mut references) = (false, 0);
+        while references < most
+            && let Some(made) = self.lock(&self.made).and_then(|mut all| all.next())
+        {
             any = true;
+            references += made.references().max(REFERENCES / MADE);
             for (part, digests) in made.digests.into_iter().enumerate() {
                 self.feed_digests(global, part, &digests, made.bucket);
                 digests.into_iter().for_each(|digest| self.spare.put(digest));
@@ -1444,6 +1449,8 @@ struct AllMade {
     each: VecDeque<Option<Made>>,
     /// References that the stacks will have to take of those that are.
     references: usize,
+    /// Whose thread fed some last.
+    fed_by: u32,
 }
 
 impl AllMade {
