@@ -240,7 +240,7 @@ impl Session {
             fed: AtomicU32::new(0),
             starting: AtomicBool::new(false),
             made: Mutex::default(),
-            spare: Arc::new(Spare::new(MADE / 2)),
+            spare: Arc::new(Spare::new(2 * MADE)),
             digesters: Mutex::default(),
             accesses: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
@@ -869,15 +869,19 @@ impl Session {
     /// Leaves a batch to the global stacks at its place, and feeds what waits for them unless somebody does so now.
     fn pass_on(&self, global: &Owner, slot: u32, place: u64, made: Made) {
         let Some(mut all) = self.lock(&self.made) else { return };
+        let walks = made.digests.iter().flatten().any(Digest::walks);
         all.put(place, made);
         // By turns, so that no thread falls behind the others.
         let is_due = all.is_due(if all.fed_by == slot { 2 } else { 1 });
         drop(all);
-        if is_due && let Some(_turn) = try_until(&global.turn, |_| true) {
+        if (is_due || walks)
+            && let Some(_turn) = try_until(&global.turn, |_| true)
+        {
             self.lock(&self.made).into_iter().for_each(|mut all| all.fed_by = slot);
-            self.feed_made(global, REFERENCES);
+            // Where loops walk over lines little is looked up, and threads wait for each other.
+            self.feed_made(global, if walks { 2 } else { MADE });
         }
-        while let Some((true, waiting)) = self.lock(&self.made).map(|all| (all.is_due(4), all.each.len()))
+        while let Some((true, waiting)) = self.lock(&self.made).map(|all| (all.is_due(2), all.each.len()))
             && !self.closed.load(Ordering::Acquire)
         {
             // One that is not there yet may take long.
@@ -890,14 +894,11 @@ impl Session {
         }
     }
 
-    /// Feeds what waits for the global stacks, until it was so many references, by whoever has their turn; whether there was any.
+    /// Feeds so much of what waits for the global stacks, at most, by whoever has their turn; whether there was any.
     fn feed_made(&self, global: &Owner, most: usize) -> bool {
-        let (mut any, mut references) = (false, 0);
-        while references < most
-            && let Some(made) = self.lock(&self.made).and_then(|mut all| all.next())
-        {
+        let mut any = false;
+        for made in (0..most).map_while(|_| self.lock(&self.made)?.next()) {
             any = true;
-            references += made.references().max(REFERENCES / MADE);
             for (part, digests) in made.digests.into_iter().enumerate() {
                 self.feed_digests(global, part, &digests, made.bucket);
                 digests.into_iter().for_each(|digest| self.spare.put(digest));
@@ -1433,13 +1434,6 @@ struct Made {
     bucket: Bucket,
 }
 
-impl Made {
-    /// That the stacks have to take.
-    fn references(&self) -> usize {
-        self.digests.iter().flatten().map(Digest::firsts).sum()
-    }
-}
-
 /// All of that, in the order in which the batches had their turn.
 #[derive(Debug, Default)]
 struct AllMade {
@@ -1447,8 +1441,6 @@ struct AllMade {
     first: u64,
     /// `None`: the batch is not analysed yet.
     each: VecDeque<Option<Made>>,
-    /// References that the stacks will have to take of those that are.
-    references: usize,
     /// Whose thread fed some last.
     fed_by: u32,
 }
@@ -1461,7 +1453,6 @@ impl AllMade {
     }
 
     fn put(&mut self, place: u64, made: Made) {
-        self.references += made.references();
         self.each[(place - self.first) as usize] = Some(made);
     }
 
@@ -1470,13 +1461,12 @@ impl AllMade {
         let made = self.each.front_mut()?.take()?;
         self.each.pop_front();
         self.first += 1;
-        self.references -= made.references();
         Some(made)
     }
 
     /// Whether it is so many times as much as is worth a turn.
     fn is_due(&self, times: usize) -> bool {
-        self.each.len() >= times * MADE || self.references >= times * REFERENCES
+        self.each.len() >= times * MADE
     }
 }
 
@@ -1489,12 +1479,11 @@ struct Sorter {
     number: u64,
 }
 
-/// So many of those, or so many references, are worth a turn at the global stacks: whoever takes it finds little of them in its
-/// processor's caches, and little of its own stacks afterwards.
-const MADE: usize = 32;
-const REFERENCES: usize = 1 << 16;
+/// So many of those are worth a turn at the global stacks: whoever takes it finds little of them in its processor's caches, and
+/// little of its own stacks afterwards.
+const MADE: usize = 8;
 /// How many may wait if the next one is not there yet.
-const MOST_MADE: usize = 4 * MADE;
+const MOST_MADE: usize = 64;
 
 /// How many batches may wait for a slot to tell them what they asked before others help, and before others wait.
 const ASKED: usize = 4;

@@ -341,6 +341,12 @@ impl Digest {
         self.lines.len() + self.passages.iter().map(|(_, passage)| passage.lines as usize).sum::<usize>()
     }
 
+    /// Whether loops walked over lines.
+    #[must_use]
+    pub fn walks(&self) -> bool {
+        !self.passages.is_empty()
+    }
+
     /// References that are counted by who takes the digest, not within it.
     #[must_use]
     pub fn references(&self) -> u64 {
