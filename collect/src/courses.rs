@@ -5,6 +5,7 @@ use crate::batch::{Access, Record};
 use crate::references::at;
 use crate::shape::Simple;
 use bf_stack::Item;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Accesses of one step, one after the other.
@@ -56,7 +57,7 @@ const TOGETHER: usize = 32;
 /// Courses as one that fill each other's gaps, as where a loop was unrolled: each the first one, how far the next one is from it,
 /// and how many there are so far.
 #[derive(Default)]
-struct Gathered(Vec<(Course, u64, u64)>);
+struct Gathered(SmallVec<[(Course, u64, u64); 4]>);
 
 impl Gathered {
     /// Takes one more, or gives it on.

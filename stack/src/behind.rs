@@ -25,6 +25,7 @@ use crate::top::NONE;
 use crate::visit::Visit;
 use crate::walk::{Walk, Walked};
 use crate::{Bucket, Limits};
+use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -345,7 +346,7 @@ impl<const W: usize> Behind<W> {
         mut visit: Option<(&mut Visit, &[Range<u64>])>,
     ) {
         let (bucket, walked, by) = (work.bucket, &work.walked, walk.firsts.by);
-        let mut near = vec![0; visit.as_ref().map_or(0, |(_, strands)| strands.len())];
+        let mut near: SmallVec<[_; 6]> = smallvec![0; visit.as_ref().map_or(0, |(_, strands)| strands.len())];
         // Lines to which the same happens are often alike.
         let mut alike = std::mem::take(&mut self.alike);
         alike.resize(walk.whats().len(), [Combination::NONE; 2]);

@@ -16,6 +16,7 @@ use crate::item::Charge;
 use crate::runs::Run;
 use crate::simd::Vector;
 use crate::{Limits, boxed};
+use smallvec::SmallVec;
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub struct Digest {
 #[derive(Clone, Debug)]
 pub(crate) struct Passage {
     pub(crate) walk: Arc<dyn Any + Send + Sync>,
-    pub(crate) strands: Box<[Range<u64>]>,
+    pub(crate) strands: SmallVec<[Range<u64>; 6]>,
     pub(crate) more: u64,
     pub(crate) lines: u64,
 }

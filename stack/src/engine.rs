@@ -22,6 +22,7 @@ use crate::visit::Visit;
 use crate::walk::LearnWalk;
 use crate::walking::{Follow, Worth};
 use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Use, Went};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// References of one batch, at most.
@@ -730,7 +731,7 @@ impl<const W: usize> Core<W> {
         bucket: Bucket,
         instructions: Instructions,
     ) {
-        let mut all: Vec<_> = segments.collect();
+        let mut all: SmallVec<[_; 4]> = segments.collect();
         let scarce = self.lines.may_run_out(all.iter().map(|segment| segment.lines.len()).sum());
         all.retain(|segment| {
             if scarce && !segment.lines.iter().all(|run| self.lines.id(run.line).is_some()) {

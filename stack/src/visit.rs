@@ -107,8 +107,8 @@ impl There {
         if more.places.iter().all(Option::is_none) {
             return;
         } else if matches!(self.places[..], [None]) {
-            std::mem::swap(self, more);
-            std::mem::swap(&mut self.taken, &mut more.taken);
+            self.stands.clone_from(&more.stands);
+            self.places.clone_from(&more.places);
             return;
         }
         let least = spare;
@@ -153,7 +153,8 @@ impl There {
 
     /// Of each [`EACH`]th number, which stand it is in.
     fn index(&self) -> Vec<u32> {
-        let mut index = Vec::new();
+        let mut index =
+            Vec::with_capacity(self.stands.last().map_or(0, |last| (last.numbers.end as usize).div_ceil(EACH)));
         for (stand, at) in self.stands.iter().zip(0..) {
             index.resize((stand.numbers.end as usize).div_ceil(EACH), at);
         }

@@ -282,7 +282,7 @@ impl<const W: usize> Walking<'_, W> {
         older.pass(lines as usize);
         if let Some(sharing) = sharing {
             sharing.cut();
-            let (strands, more) = (Box::from(*strands), *more);
+            let (strands, more) = ((*strands).into(), *more);
             sharing.digesting.walk(Passage { walk: Arc::<Walk<W>>::clone(walk), strands, more, lines });
             walk.count_within(more, *bucket, &mut sharing.within);
         }
