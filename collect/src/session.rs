@@ -196,6 +196,8 @@ pub struct Session {
     pipeline: OnceLock<Pipeline>,
     /// Held while it is decided what is to be done with a batch; before all other locks.
     repeating: Mutex<Repeating>,
+    /// Where there are no helpers: takes rounds that are analysed after all, for whoever waits for that to help.
+    replay: Mutex<Option<Arc<Pipeline>>>,
     /// Batches on their way from there to stacks or helpers, of several slots.
     on_their_way: AtomicU32,
     /// Batches that their own threads feed, and whether there should be none.
@@ -236,6 +238,7 @@ impl Session {
             kept: Mutex::default(),
             pipeline: OnceLock::new(),
             repeating: Mutex::new(Repeating { rounds, ..Repeating::default() }),
+            replay: Mutex::default(),
             on_their_way: AtomicU32::new(0),
             fed: AtomicU32::new(0),
             starting: AtomicBool::new(false),
@@ -273,6 +276,9 @@ impl Session {
         self.closed.store(true, Ordering::Release);
         if let Some(pipeline) = self.pipeline.get() {
             pipeline.close();
+        }
+        if let Some(replay) = try_until(&self.replay, |_| true) {
+            replay.iter().for_each(|pipeline| pipeline.close());
         }
     }
 
@@ -556,7 +562,7 @@ impl Session {
         if self.config.rounds.is_none() {
             return Some(OnItsWay(None));
         }
-        let mut repeating = self.lock(&self.repeating)?;
+        let mut repeating = self.lock_repeating(slot)?;
         if self.global.get().is_none() {
             if self.is_round(&mut repeating, slot, batch, bucket) {
                 return None;
@@ -597,10 +603,8 @@ impl Session {
             let ready = self.is_quiet(DRAINED) && (!last || self.begin_told(told));
             let mut whole = ready;
             if ready {
-                team.for_each_batch(|slot, batch, bucket| whole &= self.feed_after_all(slot, batch, bucket));
-                whole = whole && (!last || self.end_told(told));
+                whole = self.feed_after_all(|feed| team.for_each_batch(feed)) && (!last || self.end_told(told));
                 team.analysed(last && whole);
-                self.pass_all_on();
             }
             if !whole {
                 return self.end_team(repeating, DRAINED);
@@ -649,11 +653,47 @@ impl Session {
         Some(all)
     }
 
-    /// Analyses what was counted as if it had been; whether the stacks took it.
-    fn feed_after_all(&self, slot: u32, batch: &Batch, bucket: Bucket) -> bool {
-        let all = self.feed_all(slot, batch, bucket).unwrap_or_default();
-        self.take_back(batch, bucket, all);
-        all
+    /// Takes the lock that comes first, for a thread on `slot`, which meanwhile helps whoever has it to analyse rounds after all.
+    fn lock_repeating(&self, slot: u32) -> Option<MutexGuard<'_, Repeating>> {
+        loop {
+            if let Some(repeating) = try_until(&self.repeating, |_| true) {
+                return Some(repeating);
+            }
+            let replay = self.lock(&self.replay)?.clone();
+            let pipeline = self.pipeline.get().or(replay.as_deref());
+            if !pipeline.is_some_and(|pipeline| pipeline.step(Some(slot), |job| self.work_on(job))) {
+                sleep(NAP);
+            }
+        }
+    }
+
+    /// Analyses what was counted as if it had been, in the order in which `each` gives it, nothing else being on its way; whether
+    /// the stacks took it.
+    fn feed_after_all(&self, each: impl FnOnce(&mut dyn FnMut(u32, &Batch, Bucket))) -> bool {
+        self.pass_all_on();
+        let replay = if self.pipeline.get().is_some() { None } else { self.begin_replay() };
+        let Some(pipeline) = self.pipeline.get().or(replay.as_deref()) else { return false };
+        let skipped = self.skipped.load(Ordering::Relaxed);
+        each(&mut |slot, batch, bucket| {
+            self.take_back(batch, bucket, true);
+            if bucket != Bucket::UNCOUNTED {
+                // Whoever analyses it counts it.
+                self.accesses.fetch_sub(batch.accesses(), Ordering::Relaxed);
+            }
+            pipeline.submit(slot, &mut batch.clone(), bucket, |job| self.work_on(job), || self.work_behind());
+        });
+        let settled = pipeline.settle(DRAINED, |job| self.work_on(job), || self.work_behind());
+        self.lock(&self.replay).into_iter().for_each(|mut replay| *replay = None);
+        settled && self.skipped.load(Ordering::Relaxed) == skipped
+    }
+
+    /// For all stacks there are.
+    fn begin_replay(&self) -> Option<Arc<Pipeline>> {
+        let pipeline = Pipeline::new(self.parts.len(), true, Arc::clone(&self.spare));
+        let owners = self.lock(&self.slots)?.owners.clone();
+        (0..).zip(&owners).for_each(|(slot, owner)| pipeline.add(Some(slot), owner));
+        self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
+        self.lock(&self.replay)?.insert(Arc::new(pipeline)).clone().into()
     }
 
     /// A batch was not counted again after all: the stacks took all of it, or not.
@@ -692,11 +732,11 @@ impl Session {
             let shared = trackers.iter_mut().zip(&told.shared);
             shared.for_each(|(tracker, tally)| tracker.count_again(tally, left.times));
         }
-        left.for_each_batch(|slot, batch, bucket| match is_quiet {
-            true => drop(self.feed_after_all(slot, batch, bucket)),
-            false => self.take_back(batch, bucket, false),
-        });
-        self.pass_all_on();
+        if is_quiet {
+            let _ = self.feed_after_all(|feed| left.for_each_batch(feed));
+        } else {
+            left.for_each_batch(|_, batch, bucket| self.take_back(batch, bucket, false));
+        }
     }
 
     /// Whether a batch of the only slot belongs to a round like one before, so that there is nothing more to do with it.

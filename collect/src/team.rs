@@ -451,8 +451,10 @@ mod tests {
     use super::*;
     use crate::rounds::tests::{PATIENCE, SEEK, config, record, shapes};
     use crate::{Config, Session, Snapshot};
+    use bf_profile::{LineData, Owner};
     use proptest::collection::vec as some;
     use proptest::prelude::*;
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     /// A batch of a slot, in a bucket.
@@ -554,6 +556,48 @@ mod tests {
             assert!(snapshot.again > 10 * 240, "{}", snapshot.again);
             assert!(snapshot.coherence[0].slots.len() == 3 && !snapshot.sharing[0].lines.is_empty());
             assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &all, 3, false));
+        }
+    }
+
+    /// Threads that do the same beside each other, each with lines of its own: so no figure of theirs depends on who comes first.
+    #[test]
+    fn rounds_are_analysed_by_whoever_waits() {
+        const ROUNDS: u64 = 60;
+        let round = |slot: u64| -> Vec<_> {
+            let records: Vec<_> =
+                (0..80).map(|i| vec![1, ((slot + 1) << 20) + i * 48, ((slot + 1) << 24) + i * 64]).collect();
+            records.chunks(9).map(batch).collect()
+        };
+        let says = |rounds, helped| {
+            let session = Session::new(Config { rounds_of_several: true, ..config(rounds) });
+            session.ensure_slot(2);
+            if helped {
+                session.pipelined();
+            }
+            let barrier = Barrier::new(3);
+            std::thread::scope(|scope| {
+                for slot in 0..3 {
+                    let (session, barrier) = (&session, &barrier);
+                    scope.spawn(move || {
+                        let batches = round(slot.into());
+                        for _ in 0..ROUNDS {
+                            barrier.wait();
+                            batches.iter().for_each(|batch| session.hand_over(slot, &mut batch.clone(), Bucket::FIRST));
+                        }
+                    });
+                }
+            });
+            assert!(session.settle(PATIENCE));
+            let mut snapshot = session.snapshot(PATIENCE);
+            assert_eq!((snapshot.accesses, snapshot.skipped, snapshot.missing), (3 * ROUNDS * 160, 0, 0));
+            assert_eq!(snapshot.again > 0, rounds.is_some());
+            let private = |lines: &mut LineData| lines.stacks.retain(|stack| matches!(stack.owner, Owner::Slot(_)));
+            snapshot.lines.iter_mut().for_each(private);
+            (snapshot.lines, snapshot.coherence)
+        };
+        let expected = says(None, false);
+        for helped in [false, true] {
+            assert_eq!(says(Some(SEEK), helped), expected);
         }
     }
 

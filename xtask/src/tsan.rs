@@ -21,7 +21,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
         workspace::run(Command::new("rustup").args(["component", "add", "rust-src"]).current_dir(&workspace.root))?;
     }
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    for tests in [&["--test", "races"][..], &["--lib", "session"]] {
+    for tests in [&["--test", "races"][..], &["--lib", "--", "session", "by_whoever_waits"]] {
         let mut cargo = workspace.cargo();
         cargo.args(["test", "-Zbuild-std", "--target", &target, "--target-dir"]).arg(workspace.target.join("tsan"));
         cargo.args(["-p", "bf-collect", "--features", "tsan"]).args(tests);
