@@ -659,7 +659,7 @@ impl Session {
             if let Some(repeating) = try_until(&self.repeating, |_| true) {
                 return Some(repeating);
             }
-            let replay = self.lock(&self.replay)?.clone();
+            let replay = self.lock(&self.replay).filter(|_| !self.closed.load(Ordering::Acquire))?.clone();
             let pipeline = self.pipeline.get().or(replay.as_deref());
             if !pipeline.is_some_and(|pipeline| pipeline.step(Some(slot), |job| self.work_on(job))) {
                 sleep(NAP);
@@ -689,11 +689,12 @@ impl Session {
 
     /// For all stacks there are.
     fn begin_replay(&self) -> Option<Arc<Pipeline>> {
-        let pipeline = Pipeline::new(self.parts.len(), true, Arc::clone(&self.spare));
+        let pipeline = Arc::new(Pipeline::new(self.parts.len(), true, Arc::clone(&self.spare)));
         let owners = self.lock(&self.slots)?.owners.clone();
         (0..).zip(&owners).for_each(|(slot, owner)| pipeline.add(Some(slot), owner));
         self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
-        self.lock(&self.replay)?.insert(Arc::new(pipeline)).clone().into()
+        *self.lock(&self.replay)? = Some(Arc::clone(&pipeline));
+        Some(pipeline)
     }
 
     /// A batch was not counted again after all: the stacks took all of it, or not.
