@@ -13,6 +13,9 @@
 //! that saves nothing, and the lane takes the batches themselves; one in [`PROBE`] tells when that changes. And what the only
 //! slot's stacks, or the global ones, leave *behind* is worked off, in order, by whoever has nothing else to do.
 //!
+//! Rounds of several threads that are analysed after all go through one, too, where there are no helpers: threads that wait for that
+//! work for it.
+//!
 //! Concurrency: only [`Schedule`]'s lock orders anything; it is held for a few instructions at a time, and nothing is
 //! allocated under it, so a thread that runs out of memory never leaves it locked. A lane is worked on by whoever set
 //! its `busy`, so a lane's batches are analysed in the order of the intake, by one thread at a time.

@@ -420,18 +420,23 @@ impl Session {
         }
         // Nor are rounds analysed that were compared.
         let Some(_repeating) = self.lock(&self.repeating) else { return false };
-        self.pass_all_on();
+        self.pass_all_on(is_closed);
         let answered = self.answer_all(is_closed);
         let Some(slots) = answered.and_then(|()| self.lock(&self.slots)) else { return false };
-        let pipeline = Pipeline::new(self.parts.len(), self.config.sample.is_none(), Arc::clone(&self.spare));
         for stacks in slots.owners.iter().chain(self.global.get()).flat_map(|owner| &owner.parts) {
             self.lock(stacks).into_iter().for_each(|mut stacks| stacks.defer());
         }
-        (0..).zip(&slots.owners).for_each(|(slot, owner)| pipeline.add(Some(slot), owner));
-        self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
         // If there is one, it stays.
-        let _ = self.pipeline.set(pipeline);
+        let _ = self.pipeline.set(self.lanes(&slots.owners));
         true
+    }
+
+    /// A pipeline for the stacks of all slots and the global ones.
+    fn lanes(&self, owners: &[Arc<Owner>]) -> Pipeline {
+        let pipeline = Pipeline::new(self.parts.len(), self.config.sample.is_none(), Arc::clone(&self.spare));
+        (0..).zip(owners).for_each(|(slot, owner)| pipeline.add(Some(slot), owner));
+        self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
+        pipeline
     }
 
     /// Before a thread feeds a batch, which it does not while helpers are to come; `None` if the session was closed.
@@ -640,7 +645,7 @@ impl Session {
     /// Something of the stacks of all owners, by part, while nothing is fed; `None` if it cannot be had.
     fn of_all<T>(&self, ask: impl Fn(&mut Stacks) -> T) -> Option<Vec<T>> {
         let closed = || self.closed.load(Ordering::Acquire);
-        self.pass_all_on();
+        self.pass_all_on(closed);
         self.answer_all(closed)?;
         let mut all = Vec::new();
         for owner in self.all_owners()? {
@@ -670,7 +675,7 @@ impl Session {
     /// Analyses what was counted as if it had been, in the order in which `each` gives it, nothing else being on its way; whether
     /// the stacks took it.
     fn feed_after_all(&self, each: impl FnOnce(&mut dyn FnMut(u32, &Batch, Bucket))) -> bool {
-        self.pass_all_on();
+        self.pass_all_on(|| self.closed.load(Ordering::Acquire));
         let replay = if self.pipeline.get().is_some() { None } else { self.begin_replay() };
         let Some(pipeline) = self.pipeline.get().or(replay.as_deref()) else { return false };
         let skipped = self.skipped.load(Ordering::Relaxed);
@@ -687,12 +692,10 @@ impl Session {
         settled && self.skipped.load(Ordering::Relaxed) == skipped
     }
 
-    /// For all stacks there are.
+    /// Whoever waits for the lock that comes first finds a pipeline from now on.
     fn begin_replay(&self) -> Option<Arc<Pipeline>> {
-        let pipeline = Arc::new(Pipeline::new(self.parts.len(), true, Arc::clone(&self.spare)));
         let owners = self.lock(&self.slots)?.owners.clone();
-        (0..).zip(&owners).for_each(|(slot, owner)| pipeline.add(Some(slot), owner));
-        self.global.get().into_iter().for_each(|global| pipeline.add(None, global));
+        let pipeline = Arc::new(self.lanes(&owners));
         *self.lock(&self.replay)? = Some(Arc::clone(&pipeline));
         Some(pipeline)
     }
@@ -706,13 +709,12 @@ impl Session {
         }
     }
 
-    /// What is left to the global stacks comes before what follows.
-    fn pass_all_on(&self) {
-        if let Some(global) = self.global.get()
-            && let Some(_turn) = self.lock(&global.turn)
-        {
-            self.feed_made(global, usize::MAX);
-        }
+    /// What waits for the global stacks goes there before what follows; `false` if it is given up to wait for their turn.
+    fn pass_all_on(&self, given_up: impl Fn() -> bool) -> bool {
+        self.global.get().is_none_or(|global| {
+            let turn = try_until(&global.turn, |_| given_up());
+            turn.map(|_turn| self.feed_made(global, usize::MAX)).is_some()
+        })
     }
 
     /// Counts the rounds of all slots that were only compared, and analyses what came after them.
@@ -1272,16 +1274,9 @@ impl Session {
         kept.iter().for_each(|(slot, batch, bucket)| self.feed_now(*slot, batch, *bucket));
         let settled = ended.is_some() && self.drain(patience);
         // What is left here after all a snapshot says.
-        let _ = settled && self.pass_rest_on(patience);
+        let begin = Instant::now();
+        let _ = settled && self.pass_all_on(|| begin.elapsed() > patience);
         settled
-    }
-
-    /// What waits for the global stacks goes there; `false` if it takes so long until they can be had.
-    fn pass_rest_on(&self, patience: Duration) -> bool {
-        self.global.get().is_none_or(|global| {
-            let turn = lock_for(&global.turn, patience);
-            turn.map(|_turn| self.feed_made(global, usize::MAX)).is_some()
-        })
     }
 
     fn drain(&self, patience: Duration) -> bool {
@@ -1324,7 +1319,8 @@ impl Session {
             let begin = Instant::now();
             snapshot.missing += u32::from(!self.absorb(only, || begin.elapsed() > patience));
         }
-        let at_hand = self.pass_rest_on(patience);
+        let begin = Instant::now();
+        let at_hand = self.pass_all_on(|| begin.elapsed() > patience);
         let mut within: Vec<_> = self.config.line_sizes.iter().map(|_| None).collect();
         for (slot, owner) in (0..).zip(&owners) {
             let used = snapshot.add_owner(bf_profile::Owner::Slot(slot), owner, &mut within, patience);

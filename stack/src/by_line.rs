@@ -69,7 +69,7 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
 
     /// Where it is, if it has a place and that is found at once.
     #[inline(always)]
-    pub(crate) fn at(&self, line: u64) -> Option<&T> {
+    fn at(&self, line: u64) -> Option<&T> {
         let index = self.remembered(line >> REGION_BITS)?;
         if let Region::Many(all) = &self.regions[index as usize].1 { Some(&all[line as usize % REGION]) } else { None }
     }

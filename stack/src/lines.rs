@@ -6,7 +6,6 @@
 use crate::ByLine;
 use crate::boxed;
 use crate::older::Time;
-use crate::simd;
 use std::ops::Range;
 
 /// Lines of neighbouring ids whose state is kept together, as bits.
@@ -136,7 +135,7 @@ impl Lines {
     /// Fetches what [`Lines::id`] will look at.
     #[inline(always)]
     pub(crate) fn prefetch(&self, line: u64) {
-        self.ids.at(line).into_iter().for_each(simd::prefetch);
+        self.ids.prefetch(line);
     }
 
     /// The id of a line if it has one; a line that was referenced has.
