@@ -29,7 +29,8 @@ use std::ops::Range;
 pub(crate) const BATCH: usize = 2048;
 /// Lines that have to be left for templates: more than a chunk can need.
 const SCARCE: usize = 1 << 18;
-/// Lines whose state is fetched ahead.
+/// Lines whose ids are fetched ahead, and lines whose state is.
+const IDS_AHEAD: usize = 32;
 const AHEAD: usize = 8;
 
 /// The fast engine; see the crate's page.
@@ -752,7 +753,10 @@ impl<const W: usize> Core<W> {
     #[inline(always)]
     fn reference_older<V: Vector>(&mut self) {
         let Work { moves, fetches, closes, ids, .. } = &mut self.work;
-        for fetch in &*fetches {
+        for (at, fetch) in fetches.iter().enumerate() {
+            if let Some(next) = fetches.get(at + IDS_AHEAD) {
+                self.lines.prefetch(next.line);
+            }
             let id = self.lines.id(fetch.line).unwrap_or_default();
             let before = std::mem::replace(&mut self.ids[usize::from(fetch.entry) % ENTRIES], id);
             let gone = if fetch.gone == NONE { id } else { before };

@@ -33,6 +33,8 @@ const LEAST: u32 = 7;
 /// Set counts with more bits than this are fetched ahead, so many moves.
 const CACHED: u32 = 9;
 const AHEAD: usize = 6;
+/// Of set counts with at most so many bits it costs less to look at all parts of a set than to find out that one would do.
+const NEAR: u32 = 13;
 
 /// All sets of all set counts.
 #[derive(Clone, Debug)]
@@ -350,10 +352,13 @@ impl Kept {
             let step = &mut moves[at];
             if step.last != 0 {
                 let place = order.place::<HEIGHT>(step.up);
-                let own = if step.is_single {
-                    take::<V>(&mut front[place], &mut back[place * parts..(place + 1) * parts], step.last)
-                } else {
-                    View { front, back, parts }.newer::<V>(place, step.last)
+                let behind = &mut back[place * parts..(place + 1) * parts];
+                let own = match behind.as_mut_array() {
+                    _ if !step.is_single => View { front, back, parts }.newer::<V>(place, step.last),
+                    Some(behind) if PARTS == 3 && has_back && order.bits <= NEAR => {
+                        V::take(&mut front[place], behind, step.last)
+                    }
+                    _ => take::<V>(&mut front[place], behind, step.last),
                 };
                 let sets = View { front, back, parts };
                 if sets.sums::<V, W, HEIGHT>(&order, place, step.last, own, &mut step.newer) {
@@ -392,7 +397,7 @@ fn prefetch(front: &[Part], place: usize) {
 
 /// Takes the stamp `last` out of a set if it is there; returns how many are later.
 #[inline(always)]
-fn take<V: Vector>(front: &mut Part, back: &mut [Part], last: Time) -> usize {
+pub(crate) fn take<V: Vector>(front: &mut Part, back: &mut [Part], last: Time) -> usize {
     let newer = V::newer(front, last);
     if newer < PART {
         let next = if front[PART - 1] == 0 { 0 } else { back.first().map_or(0, |next| next[0]) };

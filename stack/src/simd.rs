@@ -15,7 +15,7 @@ use crate::Limits;
 use crate::newest::Stamps;
 use crate::older::Time;
 use crate::recent::{self, WORDS};
-use crate::sets::{PART, Part};
+use crate::sets::{self, PART, Part};
 use crate::timeline::{Blocks, FAN, Groups, Live};
 use crate::top::{Order, Top};
 
@@ -94,7 +94,7 @@ impl<const W: usize> Index<W> {
 }
 
 /// Operations on what the tiers keep.
-pub(crate) trait Vector {
+pub(crate) trait Vector: Sized {
     /// Stamps where they are fastest to use: in a register.
     type Stamps: Copy;
     /// The top tier in registers.
@@ -235,6 +235,12 @@ pub(crate) trait Vector {
     fn insert(part: &mut Part, now: Time) {
         part.copy_within(..PART - 1, 1);
         part[0] = now;
+    }
+
+    /// Takes the stamp `last` out of a set of four parts, if it is there; returns how many are later.
+    #[inline(always)]
+    fn take(front: &mut Part, back: &mut [Part; 3], last: Time) -> usize {
+        sets::take::<Self>(front, back, last)
     }
 
     /// A task with these instructions, as a function of its own: long loops get better code apart from each other.

@@ -81,7 +81,7 @@ impl<const W: usize> Task for Pass<'_, '_, W> {
 
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let Core { tiers, work, lines, .. } = self.core;
+        let Core { tiers, work, .. } = self.core;
         let (mut stamps, mut top) = (tiers.newest.stamps::<V>(), V::Top::load(&tiers.top));
         for ((index, run), place) in (self.first..).zip(self.block).zip(self.places) {
             let (line, weight, flags) = (run.line.wrapping_add(self.base), run.weight, run.flags & 0xffff);
@@ -89,7 +89,6 @@ impl<const W: usize> Task for Pass<'_, '_, W> {
                 *place = Place { by_set, full, entry };
                 continue;
             }
-            lines.prefetch(line);
             let (full, by_set) = tiers.whole::<V>(top, line);
             let (entry, gone) = tiers.enter::<V>(&mut stamps, top, line);
             top = top.push(line, entry);

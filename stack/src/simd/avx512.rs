@@ -98,10 +98,6 @@ impl Vector for Avx512 {
                 let sum = _mm256_adds_epu8(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum));
                 let sum = _mm_adds_epu8(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
                 *sums = _mm_adds_epu8(sum, _mm_unpackhi_epi64(sum, sum));
-                // Few lines agree with another in a whole digit.
-                if masks.iter().all(|&mask| mask == 0) {
-                    break;
-                }
             }
             let mut tally = [0; W];
             _mm_storeu_si128(tally.as_mut_ptr().cast(), _mm_unpacklo_epi64(sums[0], sums[1]));
@@ -241,6 +237,28 @@ impl Vector for Avx512 {
             let stamps = _mm512_loadu_si512(part.as_ptr().cast());
             let down = _mm512_alignr_epi32::<15>(stamps, _mm512_set1_epi32(now));
             _mm512_storeu_si512(part.as_mut_ptr().cast(), down);
+        }
+    }
+
+    // In which part it is cannot be foretold: none of this is a branch.
+    #[inline(always)]
+    fn take(front: &mut Part, back: &mut [Part; 3], last: Time) -> usize {
+        // SAFETY: see above.
+        unsafe {
+            let last = _mm512_set1_epi32(last);
+            let mut stamps = _mm512_loadu_si512(front.as_ptr().cast());
+            let mut newer = _mm512_cmpgt_epi32_mask(stamps, last);
+            let (mut place, mut sum) = (front.as_mut_ptr(), newer.count_ones());
+            for part in back {
+                let behind = _mm512_loadu_si512(part.as_ptr().cast());
+                let up = _mm512_alignr_epi32::<1>(behind, stamps);
+                _mm512_storeu_si512(place.cast(), _mm512_mask_mov_epi32(up, newer, stamps));
+                (stamps, newer) = (behind, _mm512_cmpgt_epi32_mask(behind, last));
+                (place, sum) = (part.as_mut_ptr(), sum + newer.count_ones());
+            }
+            let up = _mm512_alignr_epi32::<1>(_mm512_setzero_si512(), stamps);
+            _mm512_storeu_si512(place.cast(), _mm512_mask_mov_epi32(up, newer, stamps));
+            sum as usize
         }
     }
 
