@@ -13,7 +13,7 @@ use std::ops::Range;
 pub(crate) const REGION_BITS: u32 = 10;
 const REGION: usize = 1 << REGION_BITS;
 const WORDS: usize = REGION / 64;
-const KNOWN: usize = 4096;
+const KNOWN: usize = 1 << 14;
 
 /// What is kept of lines, by line number. The default stands for nothing.
 #[derive(Clone, Debug)]
@@ -153,7 +153,7 @@ impl<T: Copy + Default + PartialEq> Default for ByLine<T> {
 /// Where a region would be in the cache.
 #[inline(always)]
 fn known(region: u64) -> usize {
-    (region ^ region >> 12) as usize % KNOWN
+    (region ^ region >> 14) as usize % KNOWN
 }
 
 impl<T: Copy + Default> Region<T> {
