@@ -590,9 +590,9 @@ impl Session {
     /// Waits until all batches that were to be analysed are, while no more can come; whether they are before nothing goes on for
     /// `patience`.
     fn is_quiet(&self, patience: Duration) -> bool {
-        let begin = Instant::now();
+        let late = past(patience);
         while self.on_their_way.load(Ordering::Acquire) > 0 {
-            if self.closed.load(Ordering::Acquire) || begin.elapsed() > patience {
+            if self.closed.load(Ordering::Acquire) || late() {
                 return false;
             }
             sleep(NAP);
@@ -1274,8 +1274,7 @@ impl Session {
         kept.iter().for_each(|(slot, batch, bucket)| self.feed_now(*slot, batch, *bucket));
         let settled = ended.is_some() && self.drain(patience);
         // What is left here after all a snapshot says.
-        let begin = Instant::now();
-        let _ = settled && self.pass_all_on(|| begin.elapsed() > patience);
+        let _ = settled && self.pass_all_on(past(patience));
         settled
     }
 
@@ -1298,8 +1297,8 @@ impl Session {
             missing: u32::from(ended.is_none()),
             ..Snapshot::empty(&self.config)
         };
-        let begin = Instant::now();
-        let answer_all = || self.answer_all(|| begin.elapsed() > patience);
+        let late = past(patience);
+        let answer_all = || self.answer_all(&late);
         // What is not done here stacks will do that are fed on.
         let _ = self.pipeline.get().map_or_else(answer_all, |pipeline| pipeline.if_at_rest(answer_all)?);
         let Some(owners) = lock_for(&self.slots, patience).map(|slots| slots.owners.clone()) else {
@@ -1316,11 +1315,9 @@ impl Session {
             }
         }
         if let [only] = owners.as_slice() {
-            let begin = Instant::now();
-            snapshot.missing += u32::from(!self.absorb(only, || begin.elapsed() > patience));
+            snapshot.missing += u32::from(!self.absorb(only, past(patience)));
         }
-        let begin = Instant::now();
-        let at_hand = self.pass_all_on(|| begin.elapsed() > patience);
+        let at_hand = self.pass_all_on(past(patience));
         let mut within: Vec<_> = self.config.line_sizes.iter().map(|_| None).collect();
         for (slot, owner) in (0..).zip(&owners) {
             let used = snapshot.add_owner(bf_profile::Owner::Slot(slot), owner, &mut within, patience);
@@ -1370,10 +1367,9 @@ impl Snapshot {
         within: &mut [Option<Within>],
         patience: Duration,
     ) -> bool {
-        let (mut used, begin) = (false, Instant::now());
+        let (mut used, late) = (false, past(patience));
         for (part, stacks) in owner.parts.iter().enumerate() {
-            let settled =
-                |stacks: &mut MutexGuard<'_, Stacks>| owner.settle(part, stacks, || begin.elapsed() > patience);
+            let settled = |stacks: &mut MutexGuard<'_, Stacks>| owner.settle(part, stacks, &late);
             let Some(stacks) = lock_for(stacks, patience).and_then(|mut stacks| settled(&mut stacks).then_some(stacks))
             else {
                 self.missing += 1;
@@ -1547,8 +1543,14 @@ pub(crate) fn try_until<T>(mutex: &Mutex<T>, given_up: impl Fn(u32) -> bool) -> 
 
 /// Takes a lock, unless that takes longer than `patience`.
 fn lock_for<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
+    let late = past(patience);
+    try_until(mutex, |_| late())
+}
+
+/// Whether so much time went by since.
+fn past(patience: Duration) -> impl Fn() -> bool {
     let begin = Instant::now();
-    try_until(mutex, |_| begin.elapsed() > patience)
+    move || begin.elapsed() > patience
 }
 
 #[cfg(test)]

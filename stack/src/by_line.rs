@@ -13,6 +13,7 @@ use std::ops::Range;
 pub(crate) const REGION_BITS: u32 = 10;
 const REGION: usize = 1 << REGION_BITS;
 const WORDS: usize = REGION / 64;
+/// So many regions are found at once: those of a gibibyte in lines of 64 bytes.
 const KNOWN: usize = 1 << 14;
 
 /// What is kept of lines, by line number. The default stands for nothing.
@@ -153,7 +154,7 @@ impl<T: Copy + Default + PartialEq> Default for ByLine<T> {
 /// Where a region would be in the cache.
 #[inline(always)]
 fn known(region: u64) -> usize {
-    (region ^ region >> 14) as usize % KNOWN
+    (region ^ (region / KNOWN as u64)) as usize % KNOWN
 }
 
 impl<T: Copy + Default> Region<T> {

@@ -355,9 +355,7 @@ impl Kept {
                 let behind = &mut back[place * parts..(place + 1) * parts];
                 let own = match behind.as_mut_array() {
                     _ if !step.is_single => View { front, back, parts }.newer::<V>(place, step.last),
-                    Some(behind) if PARTS == 3 && has_back && order.bits <= NEAR => {
-                        V::take(&mut front[place], behind, step.last)
-                    }
+                    Some(behind) if has_back && order.bits <= NEAR => V::take(&mut front[place], behind, step.last),
                     _ => take::<V>(&mut front[place], behind, step.last),
                 };
                 let sets = View { front, back, parts };
