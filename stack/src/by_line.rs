@@ -68,17 +68,31 @@ impl<T: Copy + Default + PartialEq> ByLine<T> {
         self.slice(line..line + 1).first().copied().unwrap_or_default()
     }
 
-    /// Where it is, if it has a place and that is found at once.
+    /// Fetches what is kept of a line, or what tells where that is, which it says, if its region is found at once.
     #[inline(always)]
-    fn at(&self, line: u64) -> Option<&T> {
-        let index = self.remembered(line >> REGION_BITS)?;
-        if let Region::Many(all) = &self.regions[index as usize].1 { Some(&all[line as usize % REGION]) } else { None }
+    pub fn prefetch(&self, line: u64) -> bool {
+        let Some(index) = self.remembered(line >> REGION_BITS) else { return false };
+        match &self.regions[index as usize].1 {
+            Region::Few(few) => {
+                simd::prefetch(&few.there[line as usize / 64 % WORDS]);
+                simd::prefetch(&few.all);
+                true
+            }
+            Region::Many(all) => {
+                simd::prefetch(&all[line as usize % REGION]);
+                false
+            }
+        }
     }
 
-    /// Fetches what is kept of a line, if its place is found at once.
+    /// Fetches what is kept of a line where [`ByLine::prefetch`] fetched what tells where that is.
     #[inline(always)]
-    pub fn prefetch(&self, line: u64) {
-        self.at(line).into_iter().for_each(simd::prefetch);
+    pub fn prefetch_listed(&self, line: u64) {
+        if let Some(index) = self.remembered(line >> REGION_BITS)
+            && let Region::Few(few) = &self.regions[index as usize].1
+        {
+            few.all.get(few.place(line).0).into_iter().for_each(simd::prefetch);
+        }
     }
 
     /// What is kept of lines that follow each other, up to the end of a region; nothing unless it is kept of all of them. Of lines

@@ -32,6 +32,8 @@ const SCARCE: usize = 1 << 18;
 /// Lines whose ids are fetched ahead, and lines whose state is.
 const IDS_AHEAD: usize = 32;
 const AHEAD: usize = 8;
+/// Lines of which it is fetched together how far down they are.
+const SOME: usize = 32;
 
 /// The fast engine; see the crate's page.
 #[derive(Clone, Debug)]
@@ -753,10 +755,18 @@ impl<const W: usize> Core<W> {
     #[inline(always)]
     fn reference_older<V: Vector>(&mut self) {
         let Work { moves, fetches, closes, ids, .. } = &mut self.work;
+        // A bit for each of the next lines, the highest for the nearest: whether only what tells where its id is was fetched.
+        let mut listed = 0_u32;
         for (at, fetch) in fetches.iter().enumerate() {
-            if let Some(next) = fetches.get(at + IDS_AHEAD) {
-                self.lines.prefetch(next.line);
+            if let Some(next) = fetches.get(at + IDS_AHEAD)
+                && self.lines.prefetch(next.line)
+            {
+                listed |= 1;
             }
+            if listed >> (IDS_AHEAD / 2) & 1 != 0 {
+                self.lines.prefetch_listed(fetches[at + IDS_AHEAD / 2].line);
+            }
+            listed <<= 1;
             let id = self.lines.id(fetch.line).unwrap_or_default();
             let before = std::mem::replace(&mut self.ids[usize::from(fetch.entry) % ENTRIES], id);
             let gone = if fetch.gone == NONE { id } else { before };
@@ -857,13 +867,9 @@ impl<const W: usize> Core<W> {
         state
     }
 
-    /// Adds `max(m, depth now)` of a line, if it was stored, to where it is charged.
+    /// Adds `max(m, depth now)` of a line that was stored to where it is charged.
     #[inline(always)]
     fn add_resident<V: Vector>(&self, line: u64, id: Id, residents: &mut Residents, follow: &mut Follow) {
-        // What is stored in the upper tiers only is noted here too.
-        if self.state_behind(id).dirty == Charge::NONE {
-            return;
-        }
         let held = self.tiers.held.find(line);
         let mut state = self.state::<V>(held, id);
         let (full, by_set) = self.depth::<V>(line, held, id, follow);
@@ -879,8 +885,18 @@ impl<const W: usize> Core<W> {
         let mut residents = Residents::default();
         debug_assert!(self.left.works.is_empty() && self.left.load.is_some(), "works that wait");
         let mut follow = self.follow();
-        for (line, id) in self.lines.all() {
-            self.add_resident::<V>(line, id, &mut residents, &mut follow);
+        // What is stored in the upper tiers only is noted here too.
+        let mut stored = self.lines.all().filter(|&(_, id)| self.state_behind(id).dirty != Charge::NONE);
+        let mut some: SmallVec<[_; SOME]> = SmallVec::new();
+        loop {
+            some.extend(stored.by_ref().take(SOME));
+            if some.is_empty() {
+                break;
+            }
+            some.iter().for_each(|&(line, id)| self.prefetch_depth(line, id));
+            for (line, id) in some.drain(..) {
+                self.add_resident::<V>(line, id, &mut residents, &mut follow);
+            }
         }
         let within = self.sharing.as_ref().map(|sharing| sharing.all_within());
         let later = self.left.load.as_ref().map(|load| &load.buckets).filter(|later| !later.is_empty());

@@ -132,10 +132,16 @@ impl Lines {
         self.ids.of(line).checked_sub(1).or_else(|| self.add(line))
     }
 
-    /// Fetches what [`Lines::id`] will look at.
+    /// Fetches what [`Lines::id`] will look at, or what tells where that is, which it says.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, line: u64) {
-        self.ids.prefetch(line);
+    pub(crate) fn prefetch(&self, line: u64) -> bool {
+        self.ids.prefetch(line)
+    }
+
+    /// The same where it told.
+    #[inline(always)]
+    pub(crate) fn prefetch_listed(&self, line: u64) {
+        self.ids.prefetch_listed(line);
     }
 
     /// The id of a line if it has one; a line that was referenced has.
@@ -162,6 +168,15 @@ impl Lines {
     /// All lines that have ids, with these.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Id)> + '_ {
         self.ids.iter().map(|(line, number)| (line, number - 1))
+    }
+
+    /// By id.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &Line> {
+        self.state.iter().flat_map(|region| region.iter())
+    }
+
+    pub(crate) fn states_mut(&mut self) -> impl Iterator<Item = &mut Line> {
+        self.state.iter_mut().flat_map(|region| region.iter_mut())
     }
 
     #[cold]

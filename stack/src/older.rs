@@ -206,7 +206,7 @@ impl Older {
         self.now += 1;
         let line = lines.get_mut(id);
         line.last = self.now;
-        line.place = self.timeline.enter(id);
+        line.place = self.timeline.enter();
         if self.fresh.len() < FRESH {
             self.fresh.push((number, id, line.place));
         }
@@ -319,8 +319,11 @@ impl Older {
     /// Lines from the oldest to the newest.
     pub(crate) fn oldest_first(&self, lines: &Lines) -> Vec<Id> {
         let mut walked = self.sheets.oldest_first().into_iter().peekable();
-        let mut all = Vec::new();
-        for id in self.timeline.oldest_first() {
+        let (ranks, mut singles, mut all) = (self.timeline.ranks(), vec![0; self.timeline.len()], Vec::new());
+        for (id, line) in (0..).zip(lines.states()).filter(|(_, line)| line.place != 0) {
+            singles[ranks.of(line.place) as usize] = id;
+        }
+        for id in singles {
             let last = lines.get(id).last;
             while let Some((_, line)) = walked.next_if(|&(time, _)| time < last) {
                 all.extend(lines.find(line));
@@ -360,10 +363,12 @@ impl Older {
 
     #[cold]
     fn make_room(&mut self, lines: &mut Lines) {
-        let timeline = &self.timeline;
-        self.sheets.replace(|place| (1 + timeline.len() - timeline.from::<Portable>(place)) as u32);
         self.fresh.retain(|&(_, id, place)| lines.get(id).place == place);
-        self.timeline.make_room(|id, place| lines.get_mut(id).place = place);
-        self.fresh.iter_mut().for_each(|(_, id, place)| *place = lines.get(*id).place);
+        let ranks = self.timeline.ranks();
+        let moved = |place: u32| 1 + ranks.of(place);
+        self.sheets.replace(moved);
+        lines.states_mut().filter(|line| line.place != 0).for_each(|line| line.place = moved(line.place));
+        self.fresh.iter_mut().for_each(|(.., place)| *place = moved(*place));
+        self.timeline.make_room(lines.len());
     }
 }

@@ -297,8 +297,9 @@ impl<const W: usize> Core<W> {
         self.left.load.iter().for_each(|load| load.behind.states.prefetch(id));
     }
 
+    /// Fetches what [`Core::depth`] will look at.
     #[inline(always)]
-    fn prefetch_depth(&self, line: u64, id: Id) {
+    pub(crate) fn prefetch_depth(&self, line: u64, id: Id) {
         self.older.prefetch(&self.lines, id);
         self.left.load.iter().for_each(|load| load.behind.sets.prefetch(line));
     }

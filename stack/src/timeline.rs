@@ -2,10 +2,9 @@
 //!
 //! Each line that comes in takes the next place; when it leaves, its place is cleared. Live places are bits; counts of
 //! them over blocks, groups of blocks, and groups of groups make a tree so flat that a question sums a few short rows.
-//! When the places run out the live ones are moved together, or, if more than half are live, their number doubles: both
-//! cost a constant number of steps per reference.
+//! When the places run out the live ones are moved together, where there is room for as many more as there are lines, each of which
+//! is looked at for that: a constant number of steps for each line that comes in. Which line is at a place is known to the line only.
 
-use crate::lines::Id;
 use crate::simd::Vector;
 
 /// Places of a block.
@@ -31,8 +30,6 @@ pub(crate) struct Timeline {
     blocks: Vec<[u16; GROUP]>,
     /// Live places of each group, then of each group of groups, up to one row.
     groups: Vec<Vec<[u32; FAN]>>,
-    /// The line at each place.
-    ids: Vec<Id>,
     /// The next free place; place 0 is never used.
     next: usize,
     len: usize,
@@ -41,7 +38,7 @@ pub(crate) struct Timeline {
 impl Timeline {
     pub(crate) fn new() -> Self {
         let (live, blocks, groups) = (Vec::new(), Vec::new(), Vec::new());
-        let mut timeline = Self { live, blocks, groups, ids: Vec::new(), next: 1, len: 0 };
+        let mut timeline = Self { live, blocks, groups, next: 1, len: 0 };
         timeline.resize(PLACES);
         timeline
     }
@@ -85,16 +82,15 @@ impl Timeline {
     /// Whether [`Timeline::enter`] needs [`Timeline::make_room`] first.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
-        self.next == self.ids.len()
+        self.next == self.live.len() * BLOCK
     }
 
     /// A line becomes the newest; returns its place.
     #[inline(always)]
-    pub(crate) fn enter(&mut self, id: Id) -> u32 {
+    pub(crate) fn enter(&mut self) -> u32 {
         let place = self.next;
         self.next += 1;
         self.len += 1;
-        self.ids[place] = id;
         self.change(place, 1);
         place as u32
     }
@@ -121,22 +117,22 @@ impl Timeline {
         }
     }
 
-    /// Moves the live places together, in order, reporting each line's new place.
-    pub(crate) fn make_room(&mut self, mut moved: impl FnMut(Id, u32)) {
-        let mut to = 1;
-        for block in 0..self.live.len() {
-            for (word, mut bits) in std::mem::take(&mut self.live[block]).into_iter().enumerate() {
-                while bits != 0 {
-                    let id = self.ids[block * BLOCK + word * 64 + bits.trailing_zeros() as usize];
-                    bits &= bits - 1;
-                    self.ids[to] = id;
-                    moved(id, to as u32);
-                    to += 1;
-                }
-            }
-        }
-        self.next = to;
-        let places = if 2 * self.len > self.ids.len() { 2 * self.ids.len() } else { self.ids.len() };
+    /// How many live places are before each.
+    pub(crate) fn ranks(&self) -> Ranks<'_> {
+        let (live, mut sum) = (self.live.as_flattened(), 0);
+        let before = |word: &u64| {
+            let before = sum;
+            sum += word.count_ones();
+            before
+        };
+        Ranks { live, before: live.iter().map(before).collect(), len: self.len as u32 }
+    }
+
+    /// The live places are moved together, in order: to 1 + their ranks. There is room then for so many lines to come in.
+    pub(crate) fn make_room(&mut self, lines: usize) {
+        self.next = 1 + self.len;
+        let places = (self.next + lines).next_multiple_of(BLOCK * GROUP).max(self.live.len() * BLOCK);
+        self.live.clear();
         self.resize(places);
         self.fill();
     }
@@ -160,15 +156,8 @@ impl Timeline {
         words[0] &= !1;
     }
 
-    /// Lines from the oldest to the newest.
-    pub(crate) fn oldest_first(&self) -> impl Iterator<Item = Id> + '_ {
-        let live = |place: &usize| self.live[place / BLOCK][place / 64 % WORDS] >> (place % 64) & 1 != 0;
-        (0..self.next).filter(live).map(|place| self.ids[place])
-    }
-
     /// `places` is a multiple of those of a group.
     fn resize(&mut self, places: usize) {
-        self.ids.resize(places, 0);
         self.live.resize(places / BLOCK, [0; WORDS]);
         let mut counts = places / BLOCK / GROUP;
         self.blocks.resize(counts, [0; GROUP]);
@@ -180,6 +169,24 @@ impl Timeline {
             }
             counts = counts.div_ceil(FAN);
         }
+    }
+}
+
+/// See [`Timeline::ranks`].
+#[derive(Debug)]
+pub(crate) struct Ranks<'a> {
+    live: &'a [u64],
+    /// By word of `live`.
+    before: Vec<u32>,
+    len: u32,
+}
+
+impl Ranks<'_> {
+    /// How many live places are before that one, which need not be live.
+    #[inline]
+    pub(crate) fn of(&self, place: u32) -> u32 {
+        let (word, bit) = (place as usize / 64, 1 << (place % 64));
+        self.before.get(word).map_or(self.len, |before| before + (self.live[word] & (bit - 1)).count_ones())
     }
 }
 
@@ -222,15 +229,18 @@ mod tests {
                     timeline.leave(place);
                 }
                 if timeline.is_full() {
-                    timeline.make_room(|id, place| { places.insert(id, place); });
+                    let ranks = timeline.ranks();
+                    places.values_mut().for_each(|place| *place = 1 + ranks.of(*place));
+                    timeline.make_room(places.len());
                 }
-                places.insert(id, timeline.enter(id));
+                places.insert(id, timeline.enter());
                 last.insert(id, step);
             }
             let mut order: Vec<_> = last.into_iter().map(|(id, step)| (step, id)).collect();
             order.sort_unstable();
-            let order: Vec<_> = order.into_iter().map(|(_, id)| id).collect();
-            prop_assert_eq!(timeline.oldest_first().collect::<Vec<_>>(), order);
+            let ranks: Vec<_> = order.into_iter().map(|(_, id)| timeline.ranks().of(places[&id]) as usize).collect();
+            prop_assert_eq!(&ranks, &(0..timeline.len()).collect::<Vec<_>>());
+            prop_assert_eq!(timeline.ranks().of(timeline.next()) as usize, ranks.len());
         }
     }
 }
