@@ -718,7 +718,7 @@ fn copy(to: u64, from: u64, size: u64, mut take: impl FnMut(Access)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::Directory;
+    use crate::directory::{Comings, Directory};
     use crate::references::Scratch;
     use crate::shape::Step;
     use crate::tracker::Tracker;
@@ -829,8 +829,10 @@ mod tests {
                 tracker.begin(1, 0, None);
                 let other = self::batch(&[(2, 60), (0, 70)]);
                 let mut directory = Directory::new();
+                let mut comings = Comings::default();
                 for (slot, batch) in [(1, &other), (0, batch), (1, &other)] {
-                    directory.enter_batch(batch, 6, slot, &mut tracker, true);
+                    comings.begin(batch, 6);
+                    directory.enter_batch((batch, &comings), 6, slot, &mut tracker, true);
                 }
                 (tracker.misses(), tracker.lines())
             };

@@ -6,13 +6,14 @@ use crate::tracker::{Place, Tracker};
 use bf_stack::{ByLine, Common};
 use std::ops::Range;
 
+/// Lines that are known to have come before.
 const ENTERED: usize = 512;
 /// Lines of a page, as bits.
 const PAGE_BITS: u32 = 6;
 /// So many lines that follow each other are looked at together.
 const MANY: u64 = 8;
-/// Ranges of lines that are fetched before the first of them is entered.
-const TOGETHER: usize = 32;
+/// What comes so much later is fetched.
+const AHEAD: usize = 32;
 
 /// Who may hold a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -105,30 +106,72 @@ struct Lists {
     stored: Ranges,
 }
 
+/// Lines of one line size that a batch comes to, in its order, without most of what would change nothing: what can be found out of
+/// it before it has its turn.
+#[derive(Debug)]
+pub(crate) struct Comings {
+    all: Vec<Coming>,
+    /// By the lowest bits of lines: the last one there, as its number + 1, and the place + 1 of its last store; 0: there was none.
+    entered: Box<[(u64, Place)]>,
+}
+
+/// Accesses to lines that follow each other.
+#[derive(Clone, Debug)]
+struct Coming {
+    lines: Range<u64>,
+    /// From where they are stored, if they are.
+    store: Option<Place>,
+}
+
+impl Default for Comings {
+    fn default() -> Self {
+        Self { all: Vec::new(), entered: vec![(0, 0); ENTERED].into() }
+    }
+}
+
+impl Comings {
+    /// Those of this batch, with lines of `1 << shift` bytes.
+    pub(crate) fn begin(&mut self, batch: &Batch, shift: u32) {
+        self.all.clear();
+        self.entered.fill((0, 0));
+        for record in batch.records() {
+            record.for_each_course(&mut |course: Course| course.for_each_range(shift, |lines| self.add(course, lines)));
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, course: Course, lines: Range<u64>) {
+        let store = course.first.store.then_some(course.item.0);
+        let mut is_new = lines.end - lines.start >= MANY;
+        if !is_new {
+            let place = place(store);
+            for line in lines.clone() {
+                let entered = &mut self.entered[line as usize % ENTERED];
+                // To enter it once more would change nothing.
+                if entered.0 != line + 1 || place != 0 && entered.1 != place {
+                    *entered = (line + 1, place);
+                    is_new = true;
+                }
+            }
+        }
+        if is_new {
+            self.all.push(Coming { lines, store });
+        }
+    }
+}
+
 /// All lines of one line size. Lines are entered in the order in which batches are analysed, as far as that matters.
 #[derive(Debug)]
 pub(crate) struct Directory {
     users: ByLine<Users>,
     /// By page of lines: which slots ever used one of its lines.
     pages: ByLine<Holders>,
-    /// Of the batch that is being entered, by the lowest bits of lines.
-    entered: Box<[Entered]>,
-}
-
-/// A line that a batch came to.
-#[derive(Clone, Copy, Debug, Default)]
-struct Entered {
-    /// Its number + 1.
-    line: u64,
-    /// The place + 1 of the last store there; 0: there was none.
-    place: Place,
-    tracked: bool,
 }
 
 impl Directory {
     /// Knows nothing.
     pub(crate) fn new() -> Self {
-        Self { users: ByLine::new(), pages: ByLine::new(), entered: vec![Entered::default(); ENTERED].into() }
+        Self { users: ByLine::new(), pages: ByLine::new() }
     }
 
     /// Lines of which something is known.
@@ -158,33 +201,36 @@ impl Directory {
         !alone
     }
 
-    /// `slot` makes the accesses of a batch to lines of `1 << shift` bytes, which the tracker is told if they are `counted`. The
-    /// lines that others may hold, in their order, and who those may be.
+    /// `slot` makes the accesses of a batch, which comes to these lines of `1 << shift` bytes, and the tracker is told of them if they
+    /// are `counted`. The lines that others may hold, in their order, and who those may be.
     pub(crate) fn enter_batch(
         &mut self,
-        batch: &Batch,
+        (batch, comings): (&Batch, &Comings),
         shift: u32,
         slot: u32,
         tracker: &mut Tracker,
         counted: bool,
     ) -> (Vec<Common>, Holders) {
-        self.entered.fill(Entered::default());
-        let (mut lists, mut waiting) = (Lists::default(), Vec::with_capacity(TOGETHER));
-        for record in batch.records() {
-            record.for_each_course(&mut |course: Course| {
-                course.for_each_range(shift, |lines| {
-                    // Looked up ahead, so that nobody waits for one after the other.
-                    if self.entered[lines.start as usize % ENTERED].line != lines.start + 1 {
-                        self.users.prefetch(lines.start);
-                    }
-                    waiting.push((course, lines));
-                    if waiting.len() == TOGETHER {
-                        self.enter_all(&mut waiting, slot, tracker, counted, &mut lists);
-                    }
-                });
-            });
+        let (mut lists, mut tracked) = (Lists::default(), false);
+        for (at, coming) in comings.all.iter().enumerate() {
+            if let Some(next) = comings.all.get(at + AHEAD) {
+                self.users.prefetch(next.lines.start);
+            }
+            tracked |= self.come(coming.clone(), slot, tracker, counted, &mut lists);
         }
-        self.enter_all(&mut waiting, slot, tracker, counted, &mut lists);
+        if tracked {
+            for record in batch.records() {
+                record.for_each_course(&mut |course: Course| {
+                    course.for_each_range(shift, |lines| {
+                        for line in lines {
+                            if tracker.may_track(line) {
+                                tracker.access_line(line, slot, course);
+                            }
+                        }
+                    });
+                });
+            }
+        }
         let Lists { all, stored } = lists;
         let (common, mut holders) = (all.common(stored), Holders::default());
         for Common { lines, .. } in &common {
@@ -197,44 +243,32 @@ impl Directory {
         (common, holders)
     }
 
-    /// The lines of courses in their order.
-    fn enter_all(
+    /// Lines in their order; whether one of them is tracked and accesses to it are `counted`.
+    #[inline(always)]
+    fn come(
         &mut self,
-        waiting: &mut Vec<(Course, Range<u64>)>,
+        Coming { mut lines, store }: Coming,
         slot: u32,
         tracker: &mut Tracker,
         counted: bool,
         Lists { all, stored }: &mut Lists,
-    ) {
-        for (course, mut lines) in waiting.drain(..) {
-            let store = course.first.store.then_some(course.item.0);
-            let place = store.map_or(0, |place| place.saturating_add(1));
-            let mut look = lines.start;
-            loop {
-                if lines.start >= look && lines.end - lines.start >= MANY {
-                    let own = self.own(lines.clone(), slot, place);
-                    let others = lines.start + own..lines.end;
-                    let shared = if store.is_none() { self.shared(others.clone(), tracker, counted) } else { 0 };
-                    all.add(others.start..others.start + shared);
-                    lines.start = others.start + shared;
-                    look = lines.start + if own + shared < MANY { MANY } else { 0 };
-                }
-                let Some(line) = lines.next() else { break };
-                let at = line as usize % ENTERED;
-                let mut entered = self.entered[at];
-                // To enter it once more would change nothing.
-                if entered.line != line + 1 || place != 0 && entered.place != place {
-                    if self.enter(line, slot, store, tracker) {
-                        all.add(line..line + 1);
-                        store.into_iter().for_each(|_| stored.add(line..line + 1));
-                    }
-                    entered = Entered { line: line + 1, place, tracked: counted && tracker.may_track(line) };
-                    self.entered[at] = entered;
-                }
-                if entered.tracked {
-                    tracker.access_line(line, slot, course);
-                }
+    ) -> bool {
+        let (mut look, mut tracked) = (lines.start, false);
+        loop {
+            if lines.start >= look && lines.end - lines.start >= MANY {
+                let own = self.own(lines.clone(), slot, place(store));
+                let others = lines.start + own..lines.end;
+                let shared = if store.is_none() { self.shared(others.clone(), tracker, counted) } else { 0 };
+                all.add(others.start..others.start + shared);
+                lines.start = others.start + shared;
+                look = lines.start + if own + shared < MANY { MANY } else { 0 };
             }
+            let Some(line) = lines.next() else { return tracked };
+            if self.enter(line, slot, store, tracker) {
+                all.add(line..line + 1);
+                store.into_iter().for_each(|_| stored.add(line..line + 1));
+            }
+            tracked |= counted && tracker.may_track(line);
         }
     }
 
@@ -266,6 +300,12 @@ impl Directory {
     }
 }
 
+/// The place + 1 of accesses that store; 0: they do not.
+#[inline]
+fn place(store: Option<Place>) -> Place {
+    store.map_or(0, |place| place.saturating_add(1))
+}
+
 /// A slot as the only user.
 fn user(slot: u32) -> u16 {
     u16::try_from(slot + 1).unwrap_or(SEVERAL)
@@ -281,7 +321,9 @@ mod tests {
         let mut enter = |slot, lines: Range<u64>, store| {
             let mut batch = Batch::new();
             batch.access(lines.start * 64, (lines.end - lines.start) * 64, store);
-            let (common, holders) = directory.enter_batch(&batch, 6, slot, &mut tracker, true);
+            let mut comings = Comings::default();
+            comings.begin(&batch, 6);
+            let (common, holders) = directory.enter_batch((&batch, &comings), 6, slot, &mut tracker, true);
             (common.len(), [0, 1, 2, 3, 64].map(|slot| holders.has(slot)))
         };
         assert_eq!(enter(0, 0..32, false), (0, [false; 5]));

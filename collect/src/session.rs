@@ -14,7 +14,7 @@
 
 use crate::anchors::Seek;
 use crate::batch::{Place, Repeats};
-use crate::directory::{Directory, Holders};
+use crate::directory::{Comings, Directory, Holders};
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work};
 use crate::rounds::{Counted, Left, Next, Rounds};
@@ -26,6 +26,7 @@ use crate::visits::{Inbox, Sorted, Visit};
 use crate::{Batch, Sample};
 use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
 use bf_stack::{Bucket, Common, Deferred, Digest, Instructions, Limits, Stack, Tally, Within};
+use crossbeam_queue::ArrayQueue;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{OnceLock, PoisonError, TryLockError};
@@ -207,6 +208,7 @@ pub struct Session {
     /// has their turn next.
     made: Mutex<AllMade>,
     spare: Arc<Spare>,
+    spare_comings: ArrayQueue<Vec<Comings>>,
     /// By part, those that nobody uses. What they counted is slot 0's.
     digesters: Mutex<Vec<(usize, Digesters)>>,
     accesses: AtomicU64,
@@ -244,6 +246,7 @@ impl Session {
             starting: AtomicBool::new(false),
             made: Mutex::default(),
             spare: Arc::new(Spare::new(2 * MADE)),
+            spare_comings: ArrayQueue::new(MADE),
             digesters: Mutex::default(),
             accesses: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
@@ -532,8 +535,11 @@ impl Session {
     fn feed_all(&self, slot: u32, batch: &Batch, bucket: Bucket) -> Option<bool> {
         let owner = Arc::clone(&self.lock(&self.slots)?.owners[slot as usize]);
         let turn = self.lock(&owner.turn)?;
+        // Others need not wait for that; the second slot may come meanwhile.
+        let sorts = self.global.get().is_some() && self.config.sample.is_none() && !(self.full)();
+        let comings = sorts.then(|| self.comings(batch));
         let mut sorter = self.lock(&self.sorter)?;
-        let sorted = self.sort(&mut sorter, slot, batch, bucket);
+        let sorted = self.sort(&mut sorter, slot, (batch, comings), bucket);
         let global = self.global.get();
         // What is made of batches goes to the global stacks in the same order.
         let place = match global {
@@ -1038,8 +1044,23 @@ impl Session {
         })
     }
 
+    /// By line size the lines that a batch comes to, for when it has its turn.
+    fn comings(&self, batch: &Batch) -> Vec<Comings> {
+        let mut all = self.spare_comings.pop().unwrap_or_default();
+        all.resize_with(self.config.line_sizes.len(), Comings::default);
+        let sizes = all.iter_mut().zip(&self.config.line_sizes);
+        sizes.for_each(|(comings, line_bytes)| comings.begin(batch, line_bytes.ilog2()));
+        all
+    }
+
     /// A batch of `slot` has its turn: finds out which of its lines others used before it, and asks for them.
-    fn sort(&self, sorter: &mut Sorter, slot: u32, batch: &Batch, bucket: Bucket) -> Sorted {
+    fn sort(
+        &self,
+        sorter: &mut Sorter,
+        slot: u32,
+        (batch, comings): (&Batch, Option<Vec<Comings>>),
+        bucket: Bucket,
+    ) -> Sorted {
         let Sorter { directories, number } = sorter;
         if directories.is_empty() {
             return Sorted::default();
@@ -1049,16 +1070,19 @@ impl Session {
         if (self.full)() {
             return Sorted::new(*number, Vec::new());
         }
+        let comings = comings.unwrap_or_else(|| self.comings(batch));
         let (mut lost, mut holders) = (0, Holders::default());
-        let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes);
-        let common = sizes.map(|((directory, tracker), line_bytes)| {
+        let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes).zip(&comings);
+        let common = sizes.map(|(((directory, tracker), line_bytes), comings)| {
             let (before, counted) = (tracker.misses(), bucket != Bucket::UNCOUNTED);
-            let (common, of_size) = directory.enter_batch(batch, line_bytes.ilog2(), slot, tracker, counted);
+            let (common, of_size) = directory.enter_batch((batch, comings), line_bytes.ilog2(), slot, tracker, counted);
             lost += tracker.misses() - before;
             holders.add(of_size);
             common
         });
         let common: Vec<_> = common.collect();
+        // There are never more than threads at it, and if there is no room it is given up.
+        let _ = self.spare_comings.push(comings);
         let left = self.contention.load(Ordering::Relaxed).saturating_sub(1);
         self.contention.store(if lost > 0 { Self::CONTENDED } else { left }, Ordering::Relaxed);
         Sorted::new(*number, self.ask(*number, slot, (common, holders), bucket).unwrap_or_default())
@@ -1196,7 +1220,7 @@ impl Session {
             Work::Sort => {
                 let Some(mut sorter) = self.lock(&self.sorter) else { return };
                 // Nobody else sorts this batch.
-                let _ = job.item.sorted.set(self.sort(&mut sorter, job.item.slot, batch, bucket));
+                let _ = job.item.sorted.set(self.sort(&mut sorter, job.item.slot, (batch, None), bucket));
             }
             Work::Digest { part } => {
                 // Nobody else makes them.
