@@ -201,6 +201,10 @@ pub struct Session {
     replay: Mutex<Option<Arc<Pipeline>>>,
     /// Batches on their way from there to stacks or helpers, of several slots.
     on_their_way: AtomicU32,
+    /// Threads that wait for others and do meanwhile what the global stacks leave behind.
+    waiting: AtomicU32,
+    /// Whether the latter may have left something since one of them looked.
+    offered: AtomicBool,
     /// Batches that their own threads feed, and whether there should be none.
     fed: AtomicU32,
     starting: AtomicBool,
@@ -242,6 +246,8 @@ impl Session {
             repeating: Mutex::new(Repeating { rounds, ..Repeating::default() }),
             replay: Mutex::default(),
             on_their_way: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            offered: AtomicBool::new(false),
             fed: AtomicU32::new(0),
             starting: AtomicBool::new(false),
             made: Mutex::default(),
@@ -538,7 +544,7 @@ impl Session {
         // Others need not wait for that; the second slot may come meanwhile.
         let sorts = self.global.get().is_some() && self.config.sample.is_none() && !(self.full)();
         let comings = sorts.then(|| self.comings(batch));
-        let mut sorter = self.lock(&self.sorter)?;
+        let mut sorter = self.lock_and_help(&self.sorter)?;
         let sorted = self.sort(&mut sorter, slot, (batch, comings), bucket);
         let global = self.global.get();
         // What is made of batches goes to the global stacks in the same order.
@@ -934,10 +940,28 @@ impl Session {
             && !self.closed.load(Ordering::Acquire)
         {
             // One that is not there yet may take long.
-            let next = self.lock(&global.turn).is_some_and(|_turn| self.feed_made(global, 1));
+            let next = self.lock_and_help(&global.turn).is_some_and(|_turn| self.feed_made(global, 1));
             if !next && waiting <= MOST_MADE {
                 break;
-            } else if !next {
+            } else if !next && !self.work_behind() {
+                sleep(NAP);
+            }
+        }
+    }
+
+    /// Takes a lock, and does meanwhile what the global stacks leave behind.
+    fn lock_and_help<'a, T>(&self, mutex: &'a Mutex<T>) -> Option<MutexGuard<'a, T>> {
+        let mut waits = None;
+        loop {
+            let locked = try_until(mutex, |_| true);
+            if locked.is_some() || self.closed.load(Ordering::Acquire) {
+                return locked;
+            }
+            waits.get_or_insert_with(|| {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+                OnItsWay(Some(&self.waiting))
+            });
+            if !self.offered.swap(false, Ordering::Relaxed) || !self.work_behind() {
                 sleep(NAP);
             }
         }
@@ -959,10 +983,22 @@ impl Session {
     /// Feeds digests of a batch; whether all of it was taken.
     fn feed_digests(&self, owner: &Owner, part: usize, digests: &[Digest], bucket: Bucket) -> bool {
         self.lock(&owner.parts[part]).is_some_and(|mut stacks| {
+            if self.pipeline.get().is_none() {
+                self.divide(owner, part, &mut stacks, digests);
+            }
             let all = stacks.feed_digests(digests, bucket, self.full, self.leave(owner, part));
             self.settle_late(owner, part, &mut stacks);
             all
         })
+    }
+
+    /// Half of the work on a part's stacks is for those who wait, if there are any and it pays.
+    fn divide(&self, owner: &Owner, part: usize, stacks: &mut Stacks, digests: &[Digest]) {
+        if stacks.divides(digests) && self.waiting.load(Ordering::Relaxed) > 0 {
+            stacks.defer();
+        } else if stacks.defers() && owner.settle(part, stacks, || self.closed.load(Ordering::Acquire)) {
+            stacks.defer_no_more();
+        }
     }
 
     /// What is to be done with what the stacks of a part left behind, for [`Stacks::feed`]: it is for whoever has time, and if it
@@ -975,6 +1011,8 @@ impl Session {
             }
             let Some(mut behind) = self.lock(&owner.behind[part]) else { return };
             behind.add(index, stack.take_deferred());
+            behind.return_spare(index, stack);
+            self.offered.store(true, Ordering::Relaxed);
             let mut many = behind.works() > WAITING;
             drop(behind);
             self.pipeline.get().into_iter().for_each(Pipeline::left);
@@ -1415,7 +1453,7 @@ const NAP: Duration = Duration::from_micros(20);
 const PATIENCE: u32 = 1000;
 
 /// Lines that a stack left behind before others take them.
-const WORTH: usize = 1024;
+const WORTH: usize = if cfg!(test) { 64 } else { 1024 };
 /// Batches of references that stacks may leave behind before they are fed again.
 const WAITING: usize = 8;
 
@@ -1631,6 +1669,40 @@ mod tests {
         session.feed(third, &batch(&[7]), Bucket::FIRST);
         session.feed(first, &batch(&[7]), Bucket::FIRST);
         assert_eq!(cold(&session.snapshot(PATIENCE)), [(Owner::Slot(0), 1), (Owner::Slot(1), 1), (Owner::Global, 1)]);
+    }
+
+    #[test]
+    fn who_waits_may_do_half_of_the_work_on_the_global_stacks() {
+        let feed = |waits: bool| {
+            let session = Session::new(Config { rounds: None, ..Config::default() });
+            let slots = [session.take_slot(), session.take_slot()];
+            let (fed, mut random) = (AtomicBool::new(false), 1_u64);
+            std::thread::scope(|scope| {
+                if waits {
+                    session.waiting.store(1, Ordering::Relaxed);
+                    scope.spawn(|| {
+                        while !fed.load(Ordering::Relaxed) {
+                            session.work_behind();
+                        }
+                    });
+                }
+                for number in 0..300 {
+                    let lines = std::iter::repeat_with(|| {
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        (random >> 40) % 5000 * if number % 7 == 0 { 2 } else { 1 }
+                    });
+                    let lines: Vec<_> = lines.take(700).collect();
+                    session.feed(slots[number % 2], &batch(&lines), Bucket::FIRST);
+                }
+                fed.store(true, Ordering::Relaxed);
+            });
+            let mut global = session.global.get().unwrap().parts[0].lock().unwrap();
+            assert_eq!(global.defers(), waits);
+            drop(global);
+            assert!(session.settle(PATIENCE));
+            session.snapshot(PATIENCE)
+        };
+        assert_eq!(feed(true), feed(false));
     }
 
     #[test]

@@ -114,8 +114,13 @@ pub(crate) struct Stacks {
     /// By line size: where the lines are that a batch of another slot asked for last; and memory to work in.
     here: Vec<There>,
     spare: There,
+    /// Digests that were fed since one in which a loop walks over lines.
+    since_walk: u32,
     pub(crate) used: bool,
 }
+
+/// So many digests in which no loop walks over lines, and the next ones are expected to be like them.
+const CALM: u32 = 16;
 
 impl Stacks {
     pub(crate) fn new(config: &Config) -> Self {
@@ -130,7 +135,7 @@ impl Stacks {
             Some(sample) => Kept::Sampled(Box::new(Sampled::new(sample, config.limits))),
         });
         let (kept, scratch) = (kept.collect(), Scratch::default());
-        Self { kept, scratch, here: Vec::new(), spare: There::default(), used: false }
+        Self { kept, scratch, here: Vec::new(), spare: There::default(), since_walk: 0, used: false }
     }
 
     /// Takes a batch; what comes when memory is `full` is left out. Whether all of it was taken. `leave`, with the number of the
@@ -213,6 +218,18 @@ impl Stacks {
     /// From now on it leaves half of the work behind, where other slots' stores take no lines away.
     pub(crate) fn defer(&mut self) {
         self.whole().for_each(Stack::defer);
+    }
+
+    /// Whether it pays that others do half of the work, before these digests are fed: not where loops walk over lines, which leave
+    /// little each.
+    pub(crate) fn divides(&mut self, digests: &[Digest]) -> bool {
+        self.since_walk = if digests.iter().any(Digest::walks) { 0 } else { self.since_walk.saturating_add(1) };
+        self.since_walk > CALM
+    }
+
+    /// From now on it does not.
+    pub(crate) fn defer_no_more(&mut self) {
+        self.whole().for_each(Stack::defer_no_more);
     }
 
     /// Whether all of them leave something behind.
@@ -402,6 +419,11 @@ impl Behind {
             Some(deferred) => deferred.add(later),
             none => *none = Some(later),
         }
+    }
+
+    /// Memory of works that are done.
+    pub(crate) fn return_spare(&mut self, index: usize, stack: &mut Stack) {
+        self.each.get_mut(index).into_iter().flatten().for_each(|deferred| stack.take_spare(deferred));
     }
 
     /// What is to be done, to be given back; `None` if nothing is, or somebody does it.

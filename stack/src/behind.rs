@@ -554,11 +554,12 @@ impl Deferred {
 
 impl<const W: usize> Core<W> {
     fn take_left(&mut self) -> Left<W> {
-        std::mem::replace(&mut self.left, Left::new(None))
+        let spare = std::mem::take(&mut self.left.spare);
+        std::mem::replace(&mut self.left, Left { spare, ..Left::new(None) })
     }
 
     fn put_back(&mut self, mut left: Left<W>) {
-        left.add(self.take_left());
+        left.add(std::mem::replace(&mut self.left, Left::new(None)));
         self.left = left;
     }
 
@@ -574,6 +575,14 @@ impl Stack {
     /// ([`Stack::settle`]). Not where lines can be taken away.
     pub fn defer(&mut self) {
         of_width!(&mut self.core, core => core.deferred = core.sharing.is_none() && !core.older.late(SLACK));
+    }
+
+    /// From now on nothing is. When all of it is worked off.
+    pub fn defer_no_more(&mut self) {
+        of_width!(&mut self.core, core => {
+            debug_assert!(core.left.works.is_empty() && core.left.load.is_some(), "works that wait");
+            core.deferred = false;
+        });
     }
 
     /// Whether it leaves anything behind: where it does not, or not any more, all that was taken has to come back.
@@ -597,6 +606,15 @@ impl Stack {
             Width::Wide(core) => Lefts::Wide(core.take_left()),
         };
         Deferred { left, instructions: self.instructions }
+    }
+
+    /// Memory of what is worked off, for what will be left.
+    pub fn take_spare(&mut self, deferred: &mut Deferred) {
+        match (&mut self.core, &mut deferred.left) {
+            (Width::Usual(core), Lefts::Usual(left)) => core.left.spare.append(&mut left.spare),
+            (Width::Wide(core), Lefts::Wide(left)) => core.left.spare.append(&mut left.spare),
+            _ => debug_assert!(false, "of the same stack"),
+        }
     }
 
     /// All that was taken and not given back before comes back.
