@@ -1,4 +1,7 @@
 //! Which lines more than one thread may hold: only these need a look into the stacks of others.
+//!
+//! Batches are entered one after the other. What can be found out of one by itself is found out before ([`Comings`]), and only a batch
+//! with lines that are tracked is looked through once more.
 
 use crate::Batch;
 use crate::courses::Course;

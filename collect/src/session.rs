@@ -4,7 +4,8 @@
 //! it to helper threads ([`crate::pipeline`]), once [`Session::pipelined`] was called. Both keep the order of the batches
 //! of a slot, and the order in which batches came, or had their turn to be sorted, is the order of the global stacks and that in
 //! which slots take lines from each other. What one slot does to the others' stacks waits for whoever has those next
-//! ([`crate::visits`]), so that batches of different slots are analysed side by side, whatever lines they use.
+//! ([`crate::visits`]), so that batches of different slots are analysed side by side, whatever lines they use. Threads that wait for
+//! the global stacks, and helpers with nothing else to do, work off what those leave behind.
 //!
 //! Concurrency: stacks stand behind one mutex a part, taken for one batch at a time. Who feeds holds the slot's `turn` too,
 //! so that the stacks of a slot can be copied between two of its batches. Locks are taken by trying again and again: in
