@@ -145,9 +145,8 @@ impl Comings {
     #[inline(always)]
     fn add(&mut self, course: Course, lines: Range<u64>) {
         let store = course.first.store.then_some(course.item.0);
-        let mut is_new = lines.end - lines.start >= MANY;
+        let (place, mut is_new) = (place(store), lines.end - lines.start >= MANY);
         if !is_new {
-            let place = place(store);
             for line in lines.clone() {
                 let entered = &mut self.entered[line as usize % ENTERED];
                 // To enter it once more would change nothing.
@@ -156,6 +155,10 @@ impl Comings {
                     is_new = true;
                 }
             }
+        } else if place != 0 {
+            // They are not stored last any more from where that is known of.
+            let known = lines.clone().take(ENTERED);
+            known.for_each(|line| self.entered[line as usize % ENTERED] = (0, 0));
         }
         if is_new {
             self.all.push(Coming { lines, store });
@@ -317,6 +320,21 @@ fn user(slot: u32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Access;
+    use bf_stack::Item;
+
+    #[test]
+    fn the_last_place_that_stored_a_line_is_known() {
+        let (mut directory, mut tracker, mut comings) = (Directory::new(), Tracker::new(6, 0), Comings::default());
+        for (place, lines) in [(3, 5..6), (4, 0..32), (3, 5..6), (3, 7..8), (9, 7..9), (3, 7..8)] {
+            let access = Access { address: lines.start * 64, size: (lines.end - lines.start) * 64, store: true };
+            comings.add(Course::once(access, Item(place)), lines);
+        }
+        comings.add(Course::once(Access { address: 320, size: 8, store: false }, Item(8)), 5..6);
+        directory.enter_batch((&Batch::new(), &comings), 6, 0, &mut tracker, true);
+        let places = [4, 5, 6, 7, 8].map(|line| directory.users.get(line).stored - 1);
+        assert_eq!(places, [4, 3, 4, 3, 9]);
+    }
 
     #[test]
     fn who_loads_lines_that_several_hold_may_hold_them_too() {
