@@ -253,7 +253,7 @@ impl Session {
             starting: AtomicBool::new(false),
             made: Mutex::default(),
             spare: Arc::new(Spare::new(2 * MADE)),
-            spare_comings: ArrayQueue::new(MADE),
+            spare_comings: ArrayQueue::new(SPARE_COMINGS),
             digesters: Mutex::default(),
             accesses: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
@@ -1120,7 +1120,7 @@ impl Session {
             common
         });
         let common: Vec<_> = common.collect();
-        // There are never more than threads at it, and if there is no room it is given up.
+        // If there is no room it is given up.
         let _ = self.spare_comings.push(comings);
         let left = self.contention.load(Ordering::Relaxed).saturating_sub(1);
         self.contention.store(if lost > 0 { Self::CONTENDED } else { left }, Ordering::Relaxed);
@@ -1578,6 +1578,8 @@ struct Sorter {
 /// So many of those are worth a turn at the global stacks: whoever takes it finds little of them in its processor's caches, and
 /// little of its own stacks afterwards.
 const MADE: usize = 8;
+/// So many threads find memory for the lines of their batches.
+const SPARE_COMINGS: usize = 64;
 /// How many may wait if the next one is not there yet.
 const MOST_MADE: usize = 64;
 
