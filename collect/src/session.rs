@@ -292,9 +292,13 @@ impl Session {
         }
     }
 
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// Takes a lock, unless the session was closed.
     fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> Option<MutexGuard<'a, T>> {
-        try_until(mutex, |_| self.closed.load(Ordering::Acquire))
+        try_until(mutex, |_| self.is_closed())
     }
 
     /// What it keeps.
@@ -376,10 +380,10 @@ impl Session {
 
     fn begin_global(&self, only: &Owner) {
         let Some(_turn) = self.lock(&only.turn) else { return };
-        self.absorb(only, || self.closed.load(Ordering::Acquire));
+        self.absorb(only, || self.is_closed());
         let copy = |part: usize| {
             let mut stacks = self.lock(&only.parts[part])?;
-            let settled = only.settle(part, &mut stacks, || self.closed.load(Ordering::Acquire));
+            let settled = only.settle(part, &mut stacks, || self.is_closed());
             settled.then(|| {
                 let mut global = stacks.clone();
                 if self.pipeline.get().is_some() {
@@ -419,7 +423,7 @@ impl Session {
     /// thread never ends that: whether it came to be.
     pub fn pipelined(&self) -> bool {
         let _starting = Starting::begin(&self.starting);
-        let is_closed = || self.closed.load(Ordering::Acquire);
+        let is_closed = || self.is_closed();
         let mut naps = 0;
         while self.fed.load(Ordering::SeqCst) > 0 {
             if is_closed() || naps == MOST_NAPS {
@@ -458,7 +462,7 @@ impl Session {
                 return Some(feeds);
             }
             drop(feeds);
-            if self.closed.load(Ordering::Acquire) {
+            if self.is_closed() {
                 return None;
             }
             sleep(NAP);
@@ -605,7 +609,7 @@ impl Session {
     fn is_quiet(&self, patience: Duration) -> bool {
         let late = past(patience);
         while self.on_their_way.load(Ordering::Acquire) > 0 {
-            if self.closed.load(Ordering::Acquire) || late() {
+            if self.is_closed() || late() {
                 return false;
             }
             sleep(NAP);
@@ -657,7 +661,7 @@ impl Session {
 
     /// Something of the stacks of all owners, by part, while nothing is fed; `None` if it cannot be had.
     fn of_all<T>(&self, ask: impl Fn(&mut Stacks) -> T) -> Option<Vec<T>> {
-        let closed = || self.closed.load(Ordering::Acquire);
+        let closed = || self.is_closed();
         self.pass_all_on(closed);
         self.answer_all(closed)?;
         let mut all = Vec::new();
@@ -677,7 +681,7 @@ impl Session {
             if let Some(repeating) = try_until(&self.repeating, |_| true) {
                 return Some(repeating);
             }
-            let replay = self.lock(&self.replay).filter(|_| !self.closed.load(Ordering::Acquire))?.clone();
+            let replay = self.lock(&self.replay).filter(|_| !self.is_closed())?.clone();
             let pipeline = self.pipeline.get().or(replay.as_deref());
             if !pipeline.is_some_and(|pipeline| pipeline.step(Some(slot), |job| self.work_on(job))) {
                 sleep(NAP);
@@ -688,7 +692,7 @@ impl Session {
     /// Analyses what was counted as if it had been, in the order in which `each` gives it, nothing else being on its way; whether
     /// the stacks took it.
     fn feed_after_all(&self, each: impl FnOnce(&mut dyn FnMut(u32, &Batch, Bucket))) -> bool {
-        self.pass_all_on(|| self.closed.load(Ordering::Acquire));
+        self.pass_all_on(|| self.is_closed());
         let replay = if self.pipeline.get().is_some() { None } else { self.begin_replay() };
         let Some(pipeline) = self.pipeline.get().or(replay.as_deref()) else { return false };
         let skipped = self.skipped.load(Ordering::Relaxed);
@@ -904,7 +908,7 @@ impl Session {
 
     /// Something of the stacks of the only slot, by part, when all is analysed that was handed over; `None` if it cannot be.
     fn of_only<T>(&self, ask: impl Fn(&mut Stacks) -> T) -> Option<Vec<T>> {
-        let closed = || self.closed.load(Ordering::Acquire);
+        let closed = || self.is_closed();
         let owner = self.only().filter(|_| self.drain(DRAINED))?;
         let _turn = self.lock(&owner.turn)?;
         let absorbed = self.absorb(&owner, closed);
@@ -938,7 +942,7 @@ impl Session {
             self.feed_made(global, if walks { 2 } else { MADE });
         }
         while let Some((true, waiting)) = self.lock(&self.made).map(|all| (all.is_due(2), all.each.len()))
-            && !self.closed.load(Ordering::Acquire)
+            && !self.is_closed()
         {
             // One that is not there yet may take long.
             let next = self.lock_and_help(&global.turn).is_some_and(|_turn| self.feed_made(global, 1));
@@ -955,7 +959,7 @@ impl Session {
         let mut waits = None;
         loop {
             let locked = try_until(mutex, |_| true);
-            if locked.is_some() || self.closed.load(Ordering::Acquire) {
+            if locked.is_some() || self.is_closed() {
                 return locked;
             }
             waits.get_or_insert_with(|| {
@@ -997,7 +1001,7 @@ impl Session {
     fn divide(&self, owner: &Owner, part: usize, stacks: &mut Stacks, digests: &[Digest]) {
         if stacks.divides(digests) && self.waiting.load(Ordering::Relaxed) > 0 {
             stacks.defer();
-        } else if stacks.defers() && owner.settle(part, stacks, || self.closed.load(Ordering::Acquire)) {
+        } else if stacks.defers() && owner.settle(part, stacks, || self.is_closed()) {
             stacks.defer_no_more();
         }
     }
@@ -1017,7 +1021,7 @@ impl Session {
             let mut many = behind.works() > WAITING;
             drop(behind);
             self.pipeline.get().into_iter().for_each(Pipeline::left);
-            while many && !self.closed.load(Ordering::Acquire) {
+            while many && !self.is_closed() {
                 if !self.work_off(owner, part) {
                     sleep(NAP);
                 }
@@ -1029,7 +1033,7 @@ impl Session {
     /// Stacks were fed that do not leave anything behind, or will not any more.
     fn settle_late(&self, owner: &Owner, part: usize, stacks: &mut Stacks) {
         if !stacks.defers() {
-            owner.settle(part, stacks, || self.closed.load(Ordering::Acquire));
+            owner.settle(part, stacks, || self.is_closed());
         }
     }
 
@@ -1039,7 +1043,7 @@ impl Session {
         let Some(mut taken) = taken else { return false };
         taken.iter_mut().flatten().for_each(Deferred::work_off);
         // Whoever closes the session may want it still.
-        let given_up = |tries| tries > PATIENCE && self.closed.load(Ordering::Acquire);
+        let given_up = |tries| tries > PATIENCE && self.is_closed();
         try_until(&owner.behind[part], given_up).is_some_and(|mut behind| {
             behind.give_back(taken);
             true
@@ -1200,8 +1204,8 @@ impl Session {
                 if asked <= ASKED {
                     break;
                 } else if let Some(_turn) = try_until(&owner.turn, |_| true) {
-                    self.answer_for(owner, || self.closed.load(Ordering::Acquire))?;
-                } else if asked <= MOST_ASKED || self.closed.load(Ordering::Acquire) {
+                    self.answer_for(owner, || self.is_closed())?;
+                } else if asked <= MOST_ASKED || self.is_closed() {
                     break;
                 } else {
                     sleep(NAP);
