@@ -213,6 +213,7 @@ pub struct Session {
     /// has their turn next.
     made: Mutex<AllMade>,
     spare: Arc<Spare>,
+    /// Memory for the lines of batches.
     spare_comings: ArrayQueue<Vec<Comings>>,
     /// By part, those that nobody uses. What they counted is slot 0's.
     digesters: Mutex<Vec<(usize, Digesters)>>,
@@ -547,7 +548,7 @@ impl Session {
         let owner = Arc::clone(&self.lock(&self.slots)?.owners[slot as usize]);
         let turn = self.lock(&owner.turn)?;
         // Others need not wait for that; the second slot may come meanwhile.
-        let sorts = self.global.get().is_some() && self.config.sample.is_none() && !(self.full)();
+        let sorts = self.is_shared() && self.config.sample.is_none() && !(self.full)();
         let comings = sorts.then(|| self.comings(batch));
         let mut sorter = self.lock_and_help(&self.sorter)?;
         let sorted = self.sort(&mut sorter, slot, (batch, comings), bucket);
@@ -948,8 +949,8 @@ impl Session {
             let next = self.lock_and_help(&global.turn).is_some_and(|_turn| self.feed_made(global, 1));
             if !next && waiting <= MOST_MADE {
                 break;
-            } else if !next && !self.work_behind() {
-                sleep(NAP);
+            } else if !next {
+                self.work_or_nap();
             }
         }
     }
@@ -966,9 +967,14 @@ impl Session {
                 self.waiting.fetch_add(1, Ordering::Relaxed);
                 OnItsWay(Some(&self.waiting))
             });
-            if !self.offered.swap(false, Ordering::Relaxed) || !self.work_behind() {
-                sleep(NAP);
-            }
+            self.work_or_nap();
+        }
+    }
+
+    /// Does what the global stacks left behind since somebody looked, or sleeps.
+    fn work_or_nap(&self) {
+        if !self.offered.swap(false, Ordering::Relaxed) || !self.work_behind() {
+            sleep(NAP);
         }
     }
 

@@ -554,8 +554,8 @@ impl Deferred {
 
 impl<const W: usize> Core<W> {
     fn take_left(&mut self) -> Left<W> {
-        let spare = std::mem::take(&mut self.left.spare);
-        std::mem::replace(&mut self.left, Left { spare, ..Left::new(None) })
+        let Left { load, works, .. } = &mut self.left;
+        Left { load: load.take(), works: std::mem::take(works), spare: Vec::new() }
     }
 
     fn put_back(&mut self, mut left: Left<W>) {
