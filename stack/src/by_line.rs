@@ -227,9 +227,22 @@ impl<T: Copy + Default> Region<T> {
 
     /// The lines that are there, with numbers from `first` on.
     fn lines(&self, first: u64) -> impl Iterator<Item = (u64, T)> + '_ {
-        let lines = (first..first + REGION as u64).filter(|&line| self.place(line).is_some());
+        let there = match self {
+            Self::Few(few) => &few.there,
+            Self::Many(_) => &[u64::MAX; WORDS],
+        };
+        let lines = (first..).step_by(64).zip(there).flat_map(|(first, &word)| bits(word).map(move |bit| first + bit));
         lines.zip(self.all().iter().copied())
     }
+}
+
+/// Numbers of bits that are set, ascending.
+fn bits(mut word: u64) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || {
+        let bit = (word != 0).then(|| u64::from(word.trailing_zeros()))?;
+        word &= word - 1;
+        Some(bit)
+    })
 }
 
 impl<T: Copy + Default> Few<T> {

@@ -2,7 +2,7 @@
 
 use crate::behind::{Left, Load, Settle, State, Told, Work};
 use crate::boxed;
-use crate::counts::{Buckets, Counts, Residents};
+use crate::counts::{Buckets, Counts};
 use crate::digest::{Digest, LINES, Of, Segment, Stretch, Within};
 use crate::even::Course;
 use crate::held::{ENTRIES, Entry, ON_TOP};
@@ -32,8 +32,6 @@ const SCARCE: usize = 1 << 18;
 /// Lines whose ids are fetched ahead, and lines whose state is.
 const IDS_AHEAD: usize = 32;
 const AHEAD: usize = 8;
-/// Lines of which it is fetched together how far down they are.
-const SOME: usize = 32;
 
 /// The fast engine; see the crate's page.
 #[derive(Clone, Debug)]
@@ -867,37 +865,10 @@ impl<const W: usize> Core<W> {
         state
     }
 
-    /// Adds `max(m, depth now)` of a line that was stored to where it is charged.
-    #[inline(always)]
-    fn add_resident<V: Vector>(&self, line: u64, id: Id, residents: &mut Residents, follow: &mut Follow) {
-        let held = self.tiers.held.find(line);
-        let mut state = self.state::<V>(held, id);
-        let (full, by_set) = self.depth::<V>(line, held, id, follow);
-        state.raise::<V>(full, &by_set);
-        if let Some(charged) = state.dirty.get() {
-            residents.line(charged, u64::from(state.greatest_full), &state.greatest, self.limits);
-        }
-    }
-
     /// The histograms as if the run ended now, with what is counted elsewhere.
     #[inline(always)]
     pub(crate) fn counted_with<V: Vector>(&self, elsewhere: Option<&Buckets<W>>) -> Vec<Counted> {
-        let mut residents = Residents::default();
-        debug_assert!(self.left.works.is_empty() && self.left.load.is_some(), "works that wait");
-        let mut follow = self.follow();
-        // What is stored in the upper tiers only is noted here too.
-        let mut stored = self.lines.all().filter(|&(_, id)| self.state_behind(id).dirty != Charge::NONE);
-        let mut some: SmallVec<[_; SOME]> = SmallVec::new();
-        loop {
-            some.extend(stored.by_ref().take(SOME));
-            if some.is_empty() {
-                break;
-            }
-            some.iter().for_each(|&(line, id)| self.prefetch_depth(line, id));
-            for (line, id) in some.drain(..) {
-                self.add_resident::<V>(line, id, &mut residents, &mut follow);
-            }
-        }
+        let residents = self.residents::<V>();
         let within = self.sharing.as_ref().map(|sharing| sharing.all_within());
         let later = self.left.load.as_ref().map(|load| &load.buckets).filter(|later| !later.is_empty());
         let alone = elsewhere.is_none() && within.is_none() && later.is_none() && self.before.is_empty();

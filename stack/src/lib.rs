@@ -48,6 +48,7 @@ mod counts;
 mod dense;
 mod digest;
 mod digester;
+mod end;
 mod engine;
 mod even;
 mod held;

@@ -15,6 +15,7 @@ use crate::sheets::{self, Pace, Sheets};
 use crate::simd::{self, Portable, Vector};
 use crate::timeline::Timeline;
 use crate::walking::Follow;
+use std::ops::Range;
 
 /// When a line entered this tier; 0 is before all of them.
 pub(crate) type Time = i32;
@@ -68,6 +69,9 @@ pub(crate) struct Older {
 /// So many for each line, and so many beyond.
 const EACH: usize = 16;
 const PATIENCE: usize = 1 << 18;
+
+/// So many places of the timeline are looked at together, at least.
+const SOME: u32 = 1 << 21;
 
 /// So many of those that came in lately may go to sheets.
 const FRESH: usize = 256;
@@ -332,6 +336,25 @@ impl Older {
         }
         all.extend(walked.filter_map(|(_, line)| lines.find(line)));
         all
+    }
+
+    /// Places of the timeline, some at a time, the newest ones first.
+    pub(crate) fn newest_places(&self) -> impl Iterator<Item = Range<u32>> {
+        let end = self.timeline.next();
+        let some = SOME.max(end / 4);
+        (0..end / some + 1).rev().map(move |number| 1 + number * some..end.min(1 + (number + 1) * some))
+    }
+
+    /// By such a place, low bits of the line that is there and 1 + its id.
+    pub(crate) fn lines_of(&self, lines: &Lines, places: Range<u32>, all: &mut Vec<(u32, Id)>) {
+        all.clear();
+        // Without a branch, so that many lines are fetched at the same time: those of other places go to the last one.
+        let last = places.len();
+        all.resize(last + 1, (0, 0));
+        for (line, id) in lines.all() {
+            all[last.min(lines.get(id).place.wrapping_sub(places.start) as usize)] = (line as u32, id + 1);
+        }
+        all.truncate(last);
     }
 
     /// Whether `more` moves could run out of time, or there are too many sheets: the clock has to begin again.

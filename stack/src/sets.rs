@@ -292,11 +292,11 @@ fn note<V: Vector, const W: usize>(newer: &mut [u8; W], bits: usize, sum: usize,
 }
 
 /// The greatest distances there are.
-struct Greatest<const W: usize>;
+pub(crate) struct Greatest<const W: usize>;
 
 impl<const W: usize> Greatest<W> {
     /// For so many set counts, from the least on.
-    const UP_TO: &'static [[u8; W]; Limits::MOST_SET_BITS as usize + 1] = &{
+    pub(crate) const UP_TO: &'static [[u8; W]; Limits::MOST_SET_BITS as usize + 1] = &{
         let mut all = [[0; W]; Limits::MOST_SET_BITS as usize + 1];
         let mut bits = 0;
         while bits < all.len() {
