@@ -180,6 +180,7 @@ mod tests {
         Reference, Stack, There, Went,
     };
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -289,6 +290,24 @@ mod tests {
             .prop_map(|(max_set_bits, max_ways)| Limits { max_set_bits, max_ways })
     }
 
+    /// What is exact of a position.
+    fn cut(position: Option<Position>, Limits { max_set_bits, max_ways }: Limits) -> Option<Position> {
+        let mut position = position?;
+        position.by_set.iter_mut().for_each(|depth| *depth = (*depth).min(max_ways as u8));
+        position.by_set[max_set_bits as usize..].fill(0);
+        Some(position)
+    }
+
+    /// Where all lines stand where others can take them away from now on.
+    fn positions(stack: &mut Stack, limits: Limits) -> BTreeMap<u64, Option<Position>> {
+        stack.share();
+        let mut all = BTreeMap::new();
+        stack.each_line(|line, _| {
+            all.insert(line, cut(stack.position(line), limits));
+        });
+        all
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
@@ -307,13 +326,16 @@ mod tests {
             let all = || Instructions::ALL.into_iter().filter(|instructions| instructions.available());
             let stack = || Stack::with_time_left(limits, time_left);
             let mut fast: Vec<_> = all().map(|which| stack().with_instructions(which)).collect();
-            let mut scratch = Scratch::default();
+            let (mut scratch, mut written) = (Scratch::default(), Stack::new(limits));
             // One leaves half of the work behind, which is taken and comes back.
             let (mut later, mut taken) = (Stack::new(limits), None::<Deferred>);
             later.defer();
             for (words, step) in records.iter().chain(&records).zip(0..) {
                 let mut feed = |batch: &mut Batch| {
-                    batch.references(6, attributed, &mut scratch, |chunk| plain.feed_chunk(chunk, Bucket::FIRST));
+                    batch.references(6, attributed, &mut scratch, |chunk| {
+                        plain.feed_chunk(chunk, Bucket::FIRST);
+                        written.feed_chunk(chunk, Bucket::FIRST);
+                    });
                     for stack in fast.iter_mut().chain([&mut later]) {
                         batch.references_to(6, attributed, &mut scratch, Counting(stack, &mut 0));
                     }
@@ -337,14 +359,12 @@ mod tests {
             }
             taken.into_iter().for_each(|taken| later.put_back(taken));
             prop_assert!(later.settle());
+            let stand = positions(&mut written, limits);
+            prop_assert_eq!(stand.len(), plain.counted().iter().map(|counted| counted.all.cold.iter().sum::<u64>()).sum::<u64>() as usize);
             for stack in fast.iter_mut().chain([&mut later]) {
                 prop_assert_eq!(stack.counted(), plain.counted());
                 // Where there is a second thread all lines stand where they did.
-                stack.share();
-                prop_assert_eq!(stack.counted(), plain.counted());
-                let mut lines = 0;
-                stack.each_line(|_, _| lines += 1);
-                prop_assert_eq!(lines, plain.counted().iter().map(|counted| counted.all.cold.iter().sum::<u64>()).sum::<u64>());
+                prop_assert_eq!(&positions(stack, limits), &stand);
             }
         }
     }
@@ -421,13 +441,7 @@ mod tests {
             let mut walking: Vec<_> = all().map(|which| Stack::new(limits).with_instructions(which)).collect();
             let (mut written, mut scratch, mut there) = (Stack::new(limits), Scratch::default(), There::default());
             walking.iter_mut().chain([&mut written]).for_each(Stack::share);
-            let cut = |position: Option<Position>| {
-                let Limits { max_set_bits, max_ways } = limits;
-                let mut position = position?;
-                position.by_set.iter_mut().for_each(|depth| *depth = (*depth).min(max_ways as u8));
-                position.by_set[max_set_bits as usize..].fill(0);
-                Some(position)
-            };
+            let cut = |position| cut(position, limits);
             for (words, asked) in records.iter().chain(&records) {
                 let mut feed = |batch: &mut Batch| {
                     batch.references(6, false, &mut scratch, |chunk| written.feed_chunk(chunk, Bucket::FIRST));

@@ -214,7 +214,10 @@ impl<const W: usize> States<W> {
     #[inline(always)]
     pub(crate) fn prefetch(&self, id: Id) {
         if let Some(region) = self.0.get((id >> REGION_BITS) as usize) {
-            simd::prefetch(&region[id as usize % REGION]);
+            let state = &region[id as usize % REGION];
+            // It may lie on two cache lines.
+            simd::prefetch(state);
+            simd::prefetch(&state.dirty);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How far down the lines that were stored are when the run ends.
 //!
-//! Where all sets have one order and no loop left sheets, all lines are looked at in it, the newest first, with a count for each
+//! Where no loop left sheets all lines are looked at in their order, the newest first, with a count for each
 //! set of those that were there before: nothing has to be asked. Otherwise it is asked of each stored line, as if it were
 //! referenced.
 //!
@@ -58,15 +58,16 @@ impl Above {
 }
 
 impl<const W: usize> Core<W> {
-    /// `max(m, depth now)` of each line that was stored, by where it is charged.
+    /// `max(m, depth now)` of each line that was stored, by where it is charged. Of none where others take lines away: dirty ones
+    /// are passed on then, which is counted by itself, and how deep a line is depends on holes too.
     #[inline(always)]
     pub(crate) fn residents<V: Vector>(&self) -> Residents {
         debug_assert!(self.left.works.is_empty() && self.left.load.is_some(), "works that wait");
         let mut residents = Residents::default();
-        if self.sharing.is_none() && self.older.sheets.is_empty() {
-            self.add_all::<V>(&mut residents);
-        } else {
-            self.add_each::<V>(&mut residents);
+        match () {
+            () if self.sharing.is_some() => {}
+            () if self.older.sheets.is_empty() => self.add_all::<V>(&mut residents),
+            () => self.add_each::<V>(&mut residents),
         }
         residents
     }
