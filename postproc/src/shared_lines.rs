@@ -6,7 +6,7 @@
 mod finding;
 
 use bf_profile::{EndReason, Owner, Process, Profile, SharedLine, SharedLines};
-use finding::{finding, identity, is_shared, storing_item};
+use finding::{finding, identity, is_shared, storing_code};
 use serde::Serialize;
 use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
@@ -296,7 +296,8 @@ impl Answer {
         let mut groups: BTreeMap<_, Vec<&SharedLine>> = BTreeMap::new();
         for line in all.lines.iter().filter(|line| is_shared(line)) {
             self.lines_shared += 1;
-            groups.entry((identity(line.object.as_ref()), storing_item(line))).or_default().push(line);
+            let code = storing_code(line, &process.places);
+            groups.entry((identity(line.object.as_ref()), code)).or_default().push(line);
         }
         self.findings.extend(groups.values().map(|lines| finding(process, lines, all.line_bytes)));
     }

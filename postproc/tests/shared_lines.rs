@@ -226,3 +226,29 @@ fn places_have_the_names_of_their_items() {
     );
     assert!(answer.notes.iter().all(|note| !note.contains("-g")), "{:?}", answer.notes);
 }
+
+#[test]
+fn what_the_standard_library_does_is_done_where_it_was_inlined() {
+    let array = || object(ObjectKind::Global, "a", 0x1000, 128);
+    let (mut one, mut other) = (beside(0x1000, array(), 1), beside(0x1040, array(), 1));
+    let user = &mut one.users[0];
+    (user.loads, user.stores) = (user.loads + 30, user.stores + 1);
+    user.places.push(LinePlace { item: 2, loads: 30, stores: 1 });
+    other.users.iter_mut().for_each(|user| user.places[0].item = 2);
+    let mut process = process(vec![one, other]);
+    let within = |line, inlined_at| Site { function: 1, file: 3, line, inlined_at, ..Site::default() };
+    process.places = Places {
+        strings: ["", "bump", "/src/a.cpp", "/usr/include/c++/12/atomic", "add"].map(str::to_owned).to_vec(),
+        functions: [1, 4].map(|name| Function { name, display: name, file: 2, line: 3 }).to_vec(),
+        sites: vec![Site { file: 2, line: 5, ..Site::default() }, within(70, Some(0)), within(80, Some(0))],
+        items: [None, Some(1), Some(2)].map(|site| Item { site, merged: false }).to_vec(),
+        ..Places::default()
+    };
+    let profile = Profile { processes: vec![process] };
+    profile.validate().unwrap();
+    let answer = shared_lines(&profile, &Question::default()).unwrap();
+    let [finding] = answer.findings.as_slice() else { panic!("one place stores both: {answer:?}") };
+    let [place] = finding.threads[0].places.as_slice() else { panic!("{finding:?}") };
+    let of = (place.function.as_deref(), place.file.as_deref(), place.line, place.loads, place.stores);
+    assert_eq!(of, (Some("bump"), Some("/src/a.cpp"), Some(5), 40, 15));
+}

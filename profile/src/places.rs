@@ -101,6 +101,19 @@ impl Places {
         std::iter::successors(at(site), move |site| site.inlined_at.and_then(at))
     }
 
+    /// Where a site is in the program: where its place is written in the source of the system, as that of the standard library, the
+    /// first call that it was inlined at which is not, or the outermost one.
+    #[must_use]
+    pub fn in_program(&self, mut site: u32) -> Option<u32> {
+        loop {
+            let at = self.sites.get(site as usize)?;
+            match at.inlined_at {
+                Some(call) if is_of_the_system(self.string(at.file)) => site = call,
+                _ => return Some(site),
+            }
+        }
+    }
+
     /// Checks that every index names something, and that chains end.
     ///
     /// # Errors
@@ -137,6 +150,10 @@ impl Places {
     }
 }
 
+fn is_of_the_system(file: &str) -> bool {
+    ["/usr/", "/opt/", "/rustc/"].iter().any(|root| file.starts_with(root)) || file.contains("/../include/")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +166,17 @@ mod tests {
         assert_eq!(places.string(places.functions[1].display), "vec::at(int)");
         let lines: Vec<_> = places.inlined_through(1).map(|site| site.line).collect();
         assert_eq!(lines, [30, 7]);
+    }
+
+    #[test]
+    fn what_the_standard_library_does_is_in_the_program() {
+        let mut places = places();
+        assert_eq!([0, 1, 9].map(|site| places.in_program(site)), [Some(0), Some(1), None]);
+        places.strings.push("/usr/include/c++/12/bits/atomic_base.h".to_owned());
+        places.sites[1].file = 5;
+        assert_eq!([0, 1].map(|site| places.in_program(site)), [Some(0), Some(0)]);
+        places.sites[0].file = 5;
+        assert_eq!(places.in_program(1), Some(0), "none is the program's own");
     }
 
     #[test]

@@ -131,14 +131,7 @@ fn described(object: Kind, places: &Places) -> Option<(ObjectKind, String)> {
 /// The index of an allocation site; `number` is 1 + that. Where the standard library allocates for the program, the place that
 /// called it, as far as calls were inlined.
 fn own_site(number: u32, places: &Places) -> Option<u32> {
-    let mut index = number.checked_sub(1)?;
-    loop {
-        let site = places.sites.get(index as usize)?;
-        match site.inlined_at {
-            Some(call) if is_of_the_system(places.string(site.file)) => index = call,
-            _ => return Some(index),
-        }
-    }
+    places.in_program(number.checked_sub(1)?)
 }
 
 /// An allocation site for people.
@@ -151,10 +144,6 @@ fn allocated_at(number: u32, places: &Places) -> String {
         (0, _) | (_, "") => function.to_owned(),
         (line, file) => format!("{function} ({file}:{line})"),
     }
-}
-
-fn is_of_the_system(file: &str) -> bool {
-    ["/usr/", "/opt/", "/rustc/"].iter().any(|root| file.starts_with(root)) || file.contains("/../include/")
 }
 
 /// The items of a session that keeps histograms by object or call path too: the places that they are of, in place of the

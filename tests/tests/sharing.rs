@@ -111,3 +111,23 @@ fn a_table_that_all_read_is_not_shared() {
     let tracked = &sandbox.bf(&["sharing"])["lines_tracked"];
     assert!(tracked.as_u64().unwrap() >= 8, "its lines were looked at: {tracked}");
 }
+
+#[test]
+fn what_the_standard_library_does_is_named_by_the_program_s_line() {
+    let program = "#include <atomic>\n#include <thread>\n#include <vector>\nstd::atomic<long> hits[4];\nint main() {\n\
+                   std::vector<std::thread> all;\nfor (int at = 0; at < 4; at++)\nall.emplace_back([at] { for (int i = 0; i < 40000; i++)\n\
+                   hits[at].fetch_add(i);\n});\nfor (auto &one : all) one.join();\nreturn hits[0] == 1;\n}\n";
+    let sandbox = Sandbox::new();
+    sandbox.write("hits.cpp", program);
+    let _ = succeed(
+        sandbox.command(bf_tests::program("bf-clang++")).args(["hits.cpp", "-O2", "-g", "-pthread", "-o", "hits"]),
+    );
+    let _ = succeed(&mut sandbox.program("hits"));
+    let findings = findings(&sandbox);
+    let finding = about(&findings, "hits").unwrap_or_else(|| panic!("{findings:?}"));
+    let threads = finding["threads"].as_array().unwrap().iter();
+    for thread in threads.filter(|thread| thread["stores"].as_u64().unwrap() > 0) {
+        let place = &thread["places"][0];
+        assert!(place["file"].as_str().unwrap().ends_with("hits.cpp") && place["line"] == 9, "{place}");
+    }
+}

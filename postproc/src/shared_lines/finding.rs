@@ -1,6 +1,7 @@
 //! From lines to findings: which belong together, and what each thread did to all of them.
 
 use super::{Base, Finding, Kind, Object, Place, Thread};
+use bf_profile::places::Site;
 use bf_profile::{LineUser, ObjectKind, Places, Process, SharedLine, SharedObject};
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -19,13 +20,14 @@ pub(super) fn identity(object: Option<&SharedObject>) -> Option<(u8, &str, u64)>
     })
 }
 
-/// The item that stores a line most.
-pub(super) fn storing_item(line: &SharedLine) -> u32 {
+/// Function, file and line of what stores a line most; or its item, if that is not known.
+pub(super) fn storing_code(line: &SharedLine, known: &Places) -> Result<[u32; 3], u32> {
     let mut stores = BTreeMap::new();
     for place in line.users.iter().flat_map(|user| &user.places).filter(|place| place.stores > 0) {
-        *stores.entry(place.item).or_insert(0) += place.stores;
+        let code = site(known, place.item).map(|site| [site.function, site.file, site.line]).ok_or(place.item);
+        *stores.entry(code).or_insert(0) += place.stores;
     }
-    stores.into_iter().max_by_key(|&(item, stores)| (stores, Reverse(item))).map_or(0, |(item, _)| item)
+    stores.into_iter().max_by_key(|&(code, stores)| (stores, Reverse(code))).map_or(Err(0), |(code, _)| code)
 }
 
 /// Puts lines together that belong together; there is one at least.
@@ -127,8 +129,16 @@ impl Sum {
 
     fn thread(self, thread: u32, known: &Places) -> Thread {
         let [loads, stores, true_misses, false_misses] = self.counts;
-        let mut places: Vec<_> = self.places.into_iter().collect();
-        places.sort_by_key(|&(item, [loads, stores])| (Reverse(loads + stores), item));
+        let mut places: Vec<Place> = Vec::new();
+        for (item, counts) in self.places {
+            let new = place(known, item, counts);
+            let same = |old: &&mut Place| (&old.function, &old.file, old.line) == (&new.function, &new.file, new.line);
+            match places.iter_mut().find(same) {
+                Some(old) => (old.loads, old.stores) = (old.loads + new.loads, old.stores + new.stores),
+                None => places.push(new),
+            }
+        }
+        places.sort_by_key(|place| Reverse(place.loads + place.stores));
         Thread {
             thread,
             loads,
@@ -138,7 +148,7 @@ impl Sum {
             stored_before: self.stored_before,
             loaded: joined(self.loaded),
             stored: joined(self.stored),
-            places: places.into_iter().map(|(item, counts)| place(known, item, counts)).collect(),
+            places,
         }
     }
 }
@@ -168,17 +178,22 @@ fn joined(mut ranges: Vec<[i64; 2]>) -> Vec<[i64; 2]> {
     all
 }
 
+/// Where an item is in the program, also where it is the standard library's.
+fn site(places: &Places, item: u32) -> Option<&Site> {
+    let site = places.in_program(places.items.get(item as usize)?.site?)?;
+    places.sites.get(site as usize)
+}
+
 /// The place of an item; an item that stands for several lines has none.
 fn place(places: &Places, item: u32, [loads, stores]: [u64; 2]) -> Place {
-    let item = places.items.get(item as usize);
-    let site = item.and_then(|item| item.site).and_then(|site| places.sites.get(site as usize));
+    let site = site(places, item);
     let function = site.and_then(|site| places.functions.get(site.function as usize));
     let known = |index: u32| Some(places.string(index).to_owned()).filter(|text| !text.is_empty());
-    let line = site.filter(|site| site.line > 0 && item.is_some_and(|item| !item.merged));
+    let is_one = places.items.get(item as usize).is_some_and(|item| !item.merged);
     Place {
         function: function.and_then(|function| known(function.display)),
         file: site.and_then(|site| known(site.file)),
-        line: line.map(|site| site.line),
+        line: site.map(|site| site.line).filter(|&line| is_one && line > 0),
         loads,
         stores,
     }
