@@ -199,6 +199,8 @@ pub enum ByArgument {
     Function,
     /// Lines of source
     Line,
+    /// Lines of the program's own source: what the standard library does counts where it was inlined
+    OwnLine,
     /// Innermost loops
     Loop,
     /// Variables, blocks by where they were allocated, stacks; for -bf-data-structs or BF_BY_OBJECT=1
@@ -212,6 +214,7 @@ impl From<ByArgument> for By {
         match by {
             ByArgument::Function => Self::Function,
             ByArgument::Line => Self::Line,
+            ByArgument::OwnLine => Self::OwnLine,
             ByArgument::Loop => Self::Loop,
             ByArgument::Object => Self::Object,
             ByArgument::Callpath => Self::Callpath,
@@ -226,6 +229,8 @@ pub enum ReportBy {
     Function,
     /// Lines of source
     Line,
+    /// Lines of the program's own source: what the standard library does counts where it was inlined
+    OwnLine,
     /// Innermost loops
     Loop,
     /// Variables, blocks by where they were allocated, stacks; for -bf-data-structs or BF_BY_OBJECT=1
@@ -244,6 +249,7 @@ impl ReportBy {
         match self {
             Self::Function => Some(By::Function),
             Self::Line => Some(By::Line),
+            Self::OwnLine => Some(By::OwnLine),
             Self::Loop => Some(By::Loop),
             Self::Object => Some(By::Object),
             Self::Callpath => Some(By::Callpath),

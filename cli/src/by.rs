@@ -16,7 +16,7 @@ use bf_postproc::{
     paths::Tree,
     patterns::ByFunction,
 };
-use bf_profile::Profile;
+use bf_profile::{Profile, places::is_of_the_system};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::Value;
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -143,7 +143,7 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
             return Err(Failure::Failed(why.to_owned()));
         }
         By::Function | By::Block => counted(loaded, &arguments.hierarchy)?,
-        By::Line | By::Loop => {
+        By::Line | By::OwnLine | By::Loop => {
             let (attribution, machine) = counted(loaded, &arguments.hierarchy)?;
             (attribution.with_counters(profile, tags), machine)
         }
@@ -178,6 +178,11 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
         (count(&sort), count("load_references"), count("store_references"))
     };
     items.sort_by_cached_key(rank);
+    if by == By::Line && items.first().is_some_and(|item| is_of_the_system(&item.key.file)) {
+        remark(
+            "the first line is in the standard library; --by own-line counts what that does where the program called it",
+        );
+    }
     Ok(Breakdown {
         schema: "bf.report/1",
         profiles: loaded.names(),
@@ -319,7 +324,7 @@ fn whereabouts(item: &Item) -> String {
 pub const fn title(by: By) -> &'static str {
     match by {
         By::Function => "function",
-        By::Line => "line of function",
+        By::Line | By::OwnLine => "line of function",
         By::Loop => "loop of function",
         By::Object => "object",
         By::Callpath => "call path",
@@ -344,7 +349,7 @@ pub fn name(key: &Key, memory: Option<Memory>, by: By) -> String {
     match (by, key.depth) {
         (By::Loop, Some(0)) => format!("{shown} (in no loop){rest}"),
         (By::Loop, Some(depth)) => format!("{shown} (loop, depth {depth})"),
-        (By::Line, _) if key.line == 0 && !key.merged && !key.name.starts_with('(') => {
+        (By::Line | By::OwnLine, _) if key.line == 0 && !key.merged && !key.name.starts_with('(') => {
             format!("{shown} (line unknown)")
         }
         _ => shown + rest,

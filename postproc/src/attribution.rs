@@ -244,6 +244,10 @@ pub enum By {
     Function,
     /// Lines of source, wherever they were inlined.
     Line,
+    /// Lines of the program's own source: what is written in the source of the system, as the standard library is, counts where it
+    /// was inlined.
+    #[serde(rename = "own-line")]
+    OwnLine,
     /// Innermost loops, by the line they begin on.
     Loop,
     /// Objects in memory: variables, blocks by where they were allocated, stacks.
@@ -310,7 +314,11 @@ impl Key {
                 let merged = part.merged && block.is_none();
                 Self { block, merged, ..function(places.compiled_into(index)) }
             }
-            By::Line => Self { file: file(site.file), line: site.line, merged: part.merged, ..function(site.function) },
+            By::Line | By::OwnLine => {
+                let own = places.in_program(index).and_then(|own| places.sites.get(own as usize));
+                let site = own.filter(|_| by == By::OwnLine).unwrap_or(site);
+                Self { file: file(site.file), line: site.line, merged: part.merged, ..function(site.function) }
+            }
             By::Loop => match site.innermost.and_then(|found| places.loops.get(found as usize)) {
                 Some(found) => {
                     let depth = Some(found.depth);

@@ -150,8 +150,11 @@ impl Places {
     }
 }
 
-fn is_of_the_system(file: &str) -> bool {
-    ["/usr/", "/opt/", "/rustc/"].iter().any(|root| file.starts_with(root)) || file.contains("/../include/")
+/// Whether a source file belongs to the system, as those of the standard library do, and not to a program.
+#[must_use]
+pub fn is_of_the_system(file: &str) -> bool {
+    let begins = ["/usr/", "/opt/", "/rustc/", "/rust/deps/"].iter().any(|root| file.starts_with(root));
+    begins || ["/../include/", "/lib/rustlib/src/"].iter().any(|part| file.contains(part))
 }
 
 #[cfg(test)]

@@ -235,10 +235,34 @@ fn parts_add_up_to_the_whole_whatever_the_caches() {
         &["--cache", "A=72000:full", "--cache", "B=16K:1"],
         &["--cache", "A=8K:2:private", "--tag", "main"],
     ] {
-        check_sums(&by_place, hierarchy, &["function", "line", "loop"]);
-        check_sums(&by_object, hierarchy, &["function", "line", "loop", "object"]);
+        check_sums(&by_place, hierarchy, &["function", "line", "own-line", "loop"]);
+        check_sums(&by_object, hierarchy, &["function", "line", "own-line", "loop", "object"]);
         check_sums(&by_block, hierarchy, &["function", "line", "loop", "block"]);
     }
+}
+
+#[test]
+fn what_the_standard_library_does_counts_where_it_was_inlined() {
+    let program = "#include <vector>\n__attribute__((noinline)) static long sum(const std::vector<long> &all) {\nlong sum = 0;\n\
+                   for (std::size_t i = 0; i < all.size(); i += 8)\nsum += all[i];\nreturn sum;\n}\n\
+                   int main() {\nstd::vector<long> all(80000, 3);\nreturn sum(all) != 30000;\n}\n";
+    let sandbox = Sandbox::new();
+    sandbox.write("vector.cpp", program);
+    let mut compiler = sandbox.command(bf_tests::program("bf-clang++"));
+    let _ = succeed(compiler.args(["vector.cpp", "-O2", "-fno-vectorize", "-g", "-bf-by-func", "-o", "vector"]));
+    let _ = succeed(&mut sandbox.program("vector"));
+    let report = sandbox.bf(&[&["report", "--by", "own-line"], &SMALL[..]].concat());
+    assert_eq!(report["by"], "own-line");
+    let own = |line: u64| {
+        let rows = items(&report).iter().filter(|row| row["line"] == line);
+        rows.map(|row| row["L1.misses"].as_u64().unwrap()).sum::<u64>()
+    };
+    // What fills it is written in the library, and so is what looks at an element.
+    assert!(own(5) >= 10_000 && own(9) >= 10_000, "{report}");
+    let mut command = sandbox.command(bf_tests::program("bf"));
+    let profile = sandbox.profile_files().remove(0);
+    let plain = succeed(command.args(["report", "--by", "line"]).arg(profile).args(SMALL));
+    assert!(text(&plain.stderr).contains("--by own-line"), "{plain:?}");
 }
 
 #[test]
