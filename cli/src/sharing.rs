@@ -51,7 +51,7 @@ fn rows(answer: &Answer) -> Vec<Value> {
             let fields = row.as_object_mut()?;
             fields.insert("loaded".into(), ranges(&thread.loaded, usize::MAX).into());
             fields.insert("stored".into(), ranges(&thread.stored, usize::MAX).into());
-            fields.insert("places".into(), places(thread, usize::MAX).into());
+            fields.insert("places".into(), places(thread, usize::MAX).join(", ").into());
             Some(row)
         }));
     }
@@ -130,8 +130,10 @@ fn finding(finding: &Finding, line_bytes: u32, with_pid: bool) -> String {
     let mut rows: Vec<[String; 6]> = [header].into_iter().chain(worst.iter().map(|thread| cells(thread))).collect();
     // Words stand left in columns that the table would put right.
     for column in 4..6 {
-        let width = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        rows.iter_mut().for_each(|row| row[column] = format!("{:<width$}", row[column]));
+        let lines = rows.iter().flat_map(|row| row[column].lines());
+        let width = lines.map(|line| line.chars().count()).max().unwrap_or(0);
+        let left = |cell: &str| cell.lines().map(|line| format!("{line:<width$}")).collect::<Vec<_>>().join("\n");
+        rows.iter_mut().for_each(|row| row[column] = left(&row[column]));
     }
     let mut rows = rows.into_iter().map(|row| row.to_vec());
     let header = rows.next().unwrap_or_default();
@@ -190,7 +192,7 @@ fn cells(thread: &Thread) -> [String; 6] {
         number(thread.stores),
         number(thread.true_misses + thread.false_misses),
         bytes,
-        places(thread, MOST_PLACES),
+        places(thread, MOST_PLACES).join("\n"),
     ]
 }
 
@@ -205,7 +207,7 @@ fn ranges(all: &[[i64; 2]], most: usize) -> String {
 }
 
 /// The first places of a thread; those of one function share its name.
-fn places(thread: &Thread, most: usize) -> String {
+fn places(thread: &Thread, most: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let shown = thread.places.iter().take(most);
     let mut before: Option<&Place> = None;
@@ -227,5 +229,5 @@ fn places(thread: &Thread, most: usize) -> String {
     if more > 0 {
         words.push(format!("{more} more"));
     }
-    words.join(", ")
+    words
 }
