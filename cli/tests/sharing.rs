@@ -72,13 +72,14 @@ No more than 4,096 lines were followed; 2 with 1 access were given up.
 
 1. counters: false sharing
    3 lines of 64 bytes from 0x4000 on; 244 coherence misses: 1 by true, 243 by false sharing
-   ──────────────────────────────────────────────────────────────────────────────────────
+   ─────────────────────────────────────────────────────────────────────────────
                loads   stores   misses   bytes of it             code
-   ──────────────────────────────────────────────────────────────────────────────────────
-    thread 1   3,000    3,000      120   0..7 64..71 128..135    bump (a.c:5 6), unknown
+   ─────────────────────────────────────────────────────────────────────────────
+    thread 1   3,000    3,000      120   0..7 64..71 128..135    bump (a.c:5 6)
+                                                                 unknown
     thread 2   3,000    3,000      123   8..15 72..79 136..143   unknown
     thread 3       1        0        1   loads 136..143          unknown
-   ──────────────────────────────────────────────────────────────────────────────────────
+   ─────────────────────────────────────────────────────────────────────────────
    Mend: give what each thread uses lines of its own: align it to 64 bytes (alignas(64)) and pad it to a multiple of that.
 
 2. heap block of 4 bytes from main.c:3: true sharing

@@ -1,8 +1,7 @@
 //! How far down the lines that were stored are when the run ends.
 //!
-//! Where no loop left sheets all lines are looked at in their order, the newest first, with a count for each
-//! set of those that were there before: nothing has to be asked. Otherwise it is asked of each stored line, as if it were
-//! referenced.
+//! Where no loop left sheets all lines are looked at in their order, the newest first, with a count for each set of those that
+//! were there before: nothing has to be asked. Otherwise it is asked of each stored line, as if it were referenced.
 //!
 //! Invariant: the count of a set is that of its lines so far, or the most there can be. So where it is the most, it is for the sets
 //! of all smaller set counts that the line is in, which need not be counted.
@@ -13,9 +12,8 @@ use crate::counts::Residents;
 use crate::engine::Core;
 use crate::held::Entry;
 use crate::item::Charge;
-use crate::lines::Id;
 use crate::sets::Greatest;
-use crate::simd::Vector;
+use crate::simd::{self, Vector};
 use smallvec::SmallVec;
 
 /// Lines of which it is fetched together how far down they are.
@@ -81,23 +79,34 @@ impl<const W: usize> Core<W> {
             let place = above.next::<V, W>(line as u32);
             self.add::<V>(self.state::<V>(Some(entry), id), place, residents);
         }
+        let (low, high) = self.low_bits();
         let states = self.left.load.as_ref().map(|load| &load.behind.states);
-        let mut some = Vec::new();
+        let mut ids = Vec::new();
         for places in self.older.newest_places() {
-            self.older.lines_of(&self.lines, places, &mut some);
-            for at in (0..some.len()).rev() {
-                if let Some(&(_, number)) = some.get(at.wrapping_sub(AHEAD))
-                    && let Some(id) = Id::checked_sub(number, 1)
-                {
-                    states.iter().for_each(|states| states.prefetch(id));
+            self.older.ids_of(&self.lines, places, &mut ids);
+            for at in (0..ids.len()).rev() {
+                if let Some(next) = at.checked_sub(AHEAD).and_then(|next| ids[next].checked_sub(1)) {
+                    states.iter().for_each(|states| states.prefetch(next));
+                    simd::prefetch(&low[next as usize]);
                 }
-                let (line, number) = some[at];
-                if let Some(id) = Id::checked_sub(number, 1) {
-                    let place = above.next::<V, W>(line);
+                if let Some(id) = ids[at].checked_sub(1) {
+                    let high = high.get(id as usize).map_or(0, |&high| u32::from(high) << 16);
+                    let place = above.next::<V, W>(u32::from(low[id as usize]) | high);
                     self.add::<V>(self.state_behind(id), place, residents);
                 }
             }
         }
+    }
+
+    /// By id, what tells the sets of a line: 16 bits, and, where there are so many sets, those above.
+    fn low_bits(&self) -> (Vec<u16>, Vec<u8>) {
+        let len = self.lines.len();
+        let (mut low, mut high) = (vec![0; len], vec![0; if self.limits.max_set_bits > u16::BITS { len } else { 0 }]);
+        for (line, id) in self.lines.all() {
+            low[id as usize] = line as u16;
+            high.get_mut(id as usize).into_iter().for_each(|high| *high = (line >> u16::BITS) as u8);
+        }
+        (low, high)
     }
 
     #[inline(always)]

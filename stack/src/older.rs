@@ -70,8 +70,9 @@ pub(crate) struct Older {
 const EACH: usize = 16;
 const PATIENCE: usize = 1 << 18;
 
-/// So many places of the timeline are looked at together, at least.
-const SOME: u32 = 1 << 21;
+/// So many places of the timeline are looked at together, at least, and in so many parts, as a rule.
+const SOME: u32 = 1 << 16;
+const PARTS: u32 = 16;
 
 /// So many of those that came in lately may go to sheets.
 const FRESH: usize = 256;
@@ -341,18 +342,18 @@ impl Older {
     /// Places of the timeline, some at a time, the newest ones first.
     pub(crate) fn newest_places(&self) -> impl Iterator<Item = Range<u32>> {
         let end = self.timeline.next();
-        let some = SOME.max(end / 4);
+        let some = SOME.max(end / PARTS);
         (0..end / some + 1).rev().map(move |number| 1 + number * some..end.min(1 + (number + 1) * some))
     }
 
-    /// By such a place, low bits of the line that is there and 1 + its id.
-    pub(crate) fn lines_of(&self, lines: &Lines, places: Range<u32>, all: &mut Vec<(u32, Id)>) {
+    /// By such a place, 1 + the id of the line that is there.
+    pub(crate) fn ids_of(&self, lines: &Lines, places: Range<u32>, all: &mut Vec<Id>) {
         all.clear();
-        // Without a branch, so that many lines are fetched at the same time: those of other places go to the last one.
+        // Without a branch: lines of other places go behind the last one.
         let last = places.len();
-        all.resize(last + 1, (0, 0));
-        for (line, id) in lines.all() {
-            all[last.min(lines.get(id).place.wrapping_sub(places.start) as usize)] = (line as u32, id + 1);
+        all.resize(last + 1, 0);
+        for (number, line) in (1..).zip(lines.states()) {
+            all[last.min(line.place.wrapping_sub(places.start) as usize)] = number;
         }
         all.truncate(last);
     }
