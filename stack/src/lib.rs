@@ -37,7 +37,8 @@
 //! Small distances share cells (`near`), or, of items, wait until many of an item can be counted together (`by_item`);
 //! combinations of others that occur again and again wait in a table (`repeats`) before they are counted at each set count
 //! (`dense` if they are of no item, else `counts`). A piece of references that a [`Chunk`] repeats is worked off twice, the second
-//! time with the weight of all times that follow: from then on each is like the one before.
+//! time with the weight of all times that follow: from then on each is like the one before. How deep dirty lines are at the `end`
+//! of a run is counted once for all of them.
 #![deny(unsafe_code)]
 
 mod behind;
