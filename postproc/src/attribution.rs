@@ -302,7 +302,8 @@ impl Key {
             let chain = part.path.map_or_else(Vec::new, |node| paths::chain(part.process, node));
             return Self::of_chain(&chain.iter().collect::<Vec<_>>());
         }
-        let Some((index, site)) = part.site.and_then(|index| Some((index, places.sites.get(index as usize)?))) else {
+        let index = part.site.and_then(|index| if by == By::OwnLine { places.in_program(index) } else { Some(index) });
+        let Some((index, site)) = index.and_then(|index| Some((index, places.sites.get(index as usize)?))) else {
             return Self { name: UNKNOWN.to_owned(), ..Self::default() };
         };
         let function = |index: u32| Self::of_function(places, index);
@@ -315,8 +316,6 @@ impl Key {
                 Self { block, merged, ..function(places.compiled_into(index)) }
             }
             By::Line | By::OwnLine => {
-                let own = places.in_program(index).and_then(|own| places.sites.get(own as usize));
-                let site = own.filter(|_| by == By::OwnLine).unwrap_or(site);
                 Self { file: file(site.file), line: site.line, merged: part.merged, ..function(site.function) }
             }
             By::Loop => match site.innermost.and_then(|found| places.loops.get(found as usize)) {

@@ -1,7 +1,6 @@
 //! From lines to findings: which belong together, and what each thread did to all of them.
 
 use super::{Base, Finding, Kind, Object, Place, Thread};
-use bf_profile::places::Site;
 use bf_profile::{LineUser, ObjectKind, Places, Process, SharedLine, SharedObject};
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -20,12 +19,11 @@ pub(super) fn identity(object: Option<&SharedObject>) -> Option<(u8, &str, u64)>
     })
 }
 
-/// Function, file and line of what stores a line most; or its item, if that is not known.
-pub(super) fn storing_code(line: &SharedLine, known: &Places) -> Result<[u32; 3], u32> {
+/// The code that stores a line most; or its item, if that is not known.
+pub(super) fn storing_code(line: &SharedLine, known: &Places) -> Result<Code, u32> {
     let mut stores = BTreeMap::new();
     for place in line.users.iter().flat_map(|user| &user.places).filter(|place| place.stores > 0) {
-        let code = site(known, place.item).map(|site| [site.function, site.file, site.line]).ok_or(place.item);
-        *stores.entry(code).or_insert(0) += place.stores;
+        *stores.entry(code(known, place.item).ok_or(place.item)).or_insert(0) += place.stores;
     }
     stores.into_iter().max_by_key(|&(code, stores)| (stores, Reverse(code))).map_or(Err(0), |(code, _)| code)
 }
@@ -129,15 +127,12 @@ impl Sum {
 
     fn thread(self, thread: u32, known: &Places) -> Thread {
         let [loads, stores, true_misses, false_misses] = self.counts;
-        let mut places: Vec<Place> = Vec::new();
-        for (item, counts) in self.places {
-            let new = place(known, item, counts);
-            let same = |old: &&mut Place| (&old.function, &old.file, old.line) == (&new.function, &new.file, new.line);
-            match places.iter_mut().find(same) {
-                Some(old) => (old.loads, old.stores) = (old.loads + new.loads, old.stores + new.stores),
-                None => places.push(new),
-            }
+        let mut all: BTreeMap<Option<Code>, [u64; 2]> = BTreeMap::new();
+        for (item, [loads, stores]) in self.places {
+            let sum = all.entry(code(known, item)).or_default();
+            *sum = [sum[0] + loads, sum[1] + stores];
         }
+        let mut places: Vec<_> = all.into_iter().map(|(code, counts)| place(known, code, counts)).collect();
         places.sort_by_key(|place| Reverse(place.loads + place.stores));
         Thread {
             thread,
@@ -178,23 +173,22 @@ fn joined(mut ranges: Vec<[i64; 2]>) -> Vec<[i64; 2]> {
     all
 }
 
-/// Where an item is in the program, also where it is the standard library's.
-fn site(places: &Places, item: u32) -> Option<&Site> {
-    let site = places.in_program(places.items.get(item as usize)?.site?)?;
-    places.sites.get(site as usize)
+/// Strings that name a function and its file, and the line, which is 0 where it is not one.
+type Code = [u32; 3];
+
+/// Where an item is in the program, also where that uses the standard library.
+fn code(places: &Places, item: u32) -> Option<Code> {
+    let item = places.items.get(item as usize)?;
+    let site = places.sites.get(places.in_program(item.site?)? as usize)?;
+    let function = places.functions.get(site.function as usize)?;
+    Some([function.display, site.file, if item.merged { 0 } else { site.line }])
 }
 
-/// The place of an item; an item that stands for several lines has none.
-fn place(places: &Places, item: u32, [loads, stores]: [u64; 2]) -> Place {
-    let site = site(places, item);
-    let function = site.and_then(|site| places.functions.get(site.function as usize));
-    let known = |index: u32| Some(places.string(index).to_owned()).filter(|text| !text.is_empty());
-    let is_one = places.items.get(item as usize).is_some_and(|item| !item.merged);
-    Place {
-        function: function.and_then(|function| known(function.display)),
-        file: site.and_then(|site| known(site.file)),
-        line: site.map(|site| site.line).filter(|&line| is_one && line > 0),
-        loads,
-        stores,
-    }
+fn place(places: &Places, code: Option<Code>, [loads, stores]: [u64; 2]) -> Place {
+    let known = |string: usize| {
+        let text = code.map(|code| places.string(code[string]).to_owned());
+        text.filter(|text| !text.is_empty())
+    };
+    let line = code.map(|[.., line]| line).filter(|&line| line > 0);
+    Place { function: known(0), file: known(1), line, loads, stores }
 }
