@@ -25,8 +25,10 @@ const SHORT: u64 = 4;
 /// Addresses of streams that have one are from the first to the second of these, for as long as they go on.
 const LEAST: u64 = 1 << 16;
 const FAR: u64 = 1 << 62;
-/// Where a loop walks but for some lines, so many periods are written out around those, and twice as many if that is not enough.
+/// Where a loop walks but for some lines, so many periods are written out around each, and twice as many each time where more
+/// than so many follow each other too closely.
 const APART: u64 = 8;
+const OFTEN: u32 = 8;
 /// Uses of templates in a chunk.
 const USES: usize = 64;
 
@@ -172,6 +174,14 @@ impl Batch {
     }
 }
 
+/// What became of the next iterations of a stream that walks over lines.
+enum Walked {
+    /// So many were taken.
+    Some(u64),
+    /// None: after so many periods a line has to be looked at by itself.
+    Until(u64),
+}
+
 /// Writes references, the last ones a piece that may repeat.
 struct Writer<'a, T> {
     shift: u32,
@@ -247,15 +257,19 @@ impl<T: Take> Writer<'_, T> {
         if shape.simple.is_empty() {
             return;
         }
-        let mut apart = APART;
+        let mut close = 0_u32;
         while let Some(walked) = self.walk(shape, items, words, left) {
-            if walked > 0 {
-                shape.advance(words, walked, false);
-                (left, apart) = (left - walked, APART);
-            } else {
-                let some = left.min(apart * self.plan.period.iterations);
-                self.iterations(shape, items, words, some);
-                (left, apart) = (left - some, apart * 2);
+            match walked {
+                Walked::Some(iterations) => {
+                    shape.advance(words, iterations, false);
+                    (left, close) = (left - iterations, 0);
+                }
+                Walked::Until(periods) => {
+                    let some = periods.saturating_add(APART << close.saturating_sub(OFTEN));
+                    let some = left.min(some.saturating_mul(self.plan.period.iterations));
+                    self.iterations(shape, items, words, some);
+                    (left, close) = (left - some, close + 1);
+                }
             }
         }
         while let Some(stretch) = self.take.seeks().then(|| self.stretch(shape, words, left)).flatten() {
@@ -287,9 +301,8 @@ impl<T: Take> Writer<'_, T> {
         self.iterations(shape, items, words, left);
     }
 
-    /// Takes the next iterations of a stream as one that walks over lines, if it is one; how many: 0 if it is one but for those that
-    /// come next.
-    fn walk(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64) -> Option<u64> {
+    /// Takes the next iterations of a stream as one that walks over lines, if it is one.
+    fn walk(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64) -> Option<Walked> {
         let items = if self.attributed { items } else { &[] };
         if !self.take.walks() || !self.plan.make(shape, items, words, left, self.shift) {
             return None;
@@ -319,11 +332,13 @@ impl<T: Take> Writer<'_, T> {
         let Found::Template(template) = found else { return None };
         self.hand_on();
         match self.take.walk(template, &self.plan.strands, self.plan.periods) {
-            Went::All => Some(self.plan.iterations),
+            Went::All => Some(Walked::Some(self.plan.iterations)),
             // A shorter one each time, so that this ends; what is behind may walk where that is too short.
-            Went::Until(periods) if periods < fewest || periods >= self.plan.periods => Some(0),
+            Went::Until(periods) if periods >= self.plan.periods => Some(Walked::Until(0)),
+            Went::Until(periods) if periods < fewest => Some(Walked::Until(periods)),
             Went::Until(periods) => {
-                Some(self.walk(shape, items, words, periods * self.plan.period.iterations).unwrap_or(0))
+                let walked = self.walk(shape, items, words, periods * self.plan.period.iterations);
+                Some(walked.unwrap_or(Walked::Until(0)))
             }
             Went::Not => None,
         }

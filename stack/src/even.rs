@@ -7,9 +7,8 @@
 
 use crate::counts::Counts;
 use crate::engine::{BATCH, Core};
-use crate::lines::Ids;
-use crate::older::Time;
-use crate::sheets::Sheets;
+use crate::lines::{Ids, Lines};
+use crate::older::{Older, Singles, Time};
 use crate::simd::Vector;
 use crate::walk::{First, Walked};
 use crate::walking::{Follow, Walking};
@@ -30,14 +29,14 @@ pub(crate) struct Course<const W: usize> {
 }
 
 /// Where they come from: the first line and when it came, the time to the one of the next period, and their sheet; and the lines in
-/// none that are above all of them.
+/// none, which are above all of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Front {
     pub(crate) line: u64,
     pub(crate) last: Time,
     pub(crate) step: Time,
     pub(crate) sheet: usize,
-    pub(crate) singles: u32,
+    pub(crate) singles: Singles,
 }
 
 /// What is above them.
@@ -102,19 +101,22 @@ impl<const W: usize> Above<W> {
 }
 
 impl<const W: usize> Above<W> {
-    /// What is above the lines of a front, `by` of them in each of so many periods; `None` if that does not go evenly. Lines of a
-    /// sheet may be taken: how many before, and how many in each period.
+    /// What is above the lines of a front, `by` of them in each of so many periods, but by set what is in no sheet where that is
+    /// much; `None` if that does not go evenly. Lines of a sheet may be taken: how many before, and how many in each period.
     pub(crate) fn begin(
         &mut self,
-        sheets: &Sheets,
+        (older, lines): (&Older, &Lines),
         Front { line: own_line, last, step, sheet: own, singles }: Front,
         (periods, by): (u64, u64),
         taken: impl Fn(usize) -> (u64, u64),
         cuts: &mut [u32],
     ) -> Option<()> {
-        (self.full, self.more, self.always) = (singles, 0, [0; W]);
+        let many = if let Singles::Many(many) = singles { many } else { 0 };
+        (self.full, self.more, self.always) = (many, 0, [0; W]);
         self.adds.clear();
         self.takes.clear();
+        older.each(lines, singles).for_each(|line| self.add(own_line, line..line + 1, false, false));
+        let sheets = &older.sheets;
         let until = last + (periods - 1) as Time * step;
         for (sheet, extent) in sheets.extents().iter().enumerate() {
             if sheet == own {
@@ -243,7 +245,8 @@ impl<const W: usize> Walking<'_, W> {
             }
             let Core { lines: known, work, .. } = &mut *self.core;
             let ids = known.ids(from.line..from.line + periods * by);
-            let is_alike = from.singles == 0 && above.more == 0;
+            let is_known = matches!(from.singles, Singles::From(_));
+            let is_alike = is_known && above.more == 0;
             let uncertain = if is_alike { above.uncertain::<V>(periods, by, ways) } else { 0 };
             let apart = if (1..CLASS_BITS).contains(&uncertain) { 1 << CLASS_BITS } else { 1 };
             let mut period = 0;
@@ -260,7 +263,7 @@ impl<const W: usize> Walking<'_, W> {
                             full,
                             id: ids.number((first - period) as u32),
                             line: (from.line + first * by) as u32,
-                            last: if from.singles > 0 { from.last + first as Time * from.step } else { 0 },
+                            last: if !is_known { from.last + first as Time * from.step } else { 0 },
                             what: does.what,
                             lines: ((at - first) / apart) as u32,
                             apart: apart as u32,
@@ -340,7 +343,7 @@ impl<const W: usize> Walking<'_, W> {
         let (from, by) = (courses[number].from, self.by());
         // Another strand may be taking lines from a sheet.
         let taken = |sheet| (taken(&courses[..number], sheet), if taken(courses, sheet) > 0 { by } else { 0 });
-        above.begin(&self.core.older.sheets, from, (periods, by), taken, &mut follows[number].cuts)?;
+        above.begin((&self.core.older, &self.core.lines), from, (periods, by), taken, &mut follows[number].cuts)?;
         for (range, lines) in self.ranges.iter().enumerate() {
             let grown = |follows: &[Follow]| follows.iter().filter(|other| other.range == range).count() as u64;
             let before = grown(&follows[..number]);

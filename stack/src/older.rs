@@ -62,8 +62,40 @@ pub(crate) struct Older {
     pub(crate) crowded: bool,
     /// How many more of them may be looked at for single lines until they are.
     patience: usize,
-    /// Lines that came in since the last ones that went to sheets, in no sheet, with their places in the timeline: the first ones.
-    fresh: Vec<(u64, Id, u32)>,
+    late: Late,
+}
+
+/// The lines that came in last, in no sheet.
+#[derive(Clone, Debug, Default)]
+struct Late {
+    /// With their places in the timeline; some may have left since.
+    lines: Vec<(u64, Id, u32)>,
+    /// All that came in from this place on are there; those from this one on may yet go to sheets.
+    since: u32,
+    fresh: u32,
+}
+
+impl Late {
+    #[inline(always)]
+    fn push(&mut self, line: u64, id: Id, place: u32) {
+        if self.lines.len() == 2 * FRESH {
+            self.keep(FRESH);
+        }
+        self.lines.push((line, id, place));
+    }
+
+    /// The last ones only.
+    fn keep(&mut self, most: usize) {
+        if let Some(gone) = self.lines.len().checked_sub(most + 1) {
+            self.since = self.lines[gone].2 + 1;
+            self.lines.drain(..=gone);
+        }
+    }
+
+    /// Those from a place on, unless some are not known.
+    fn from(&self, place: u32) -> Option<&[(u64, Id, u32)]> {
+        (place >= self.since).then(|| &self.lines[self.lines.partition_point(|line| line.2 < place)..])
+    }
 }
 
 /// So many for each line, and so many beyond.
@@ -74,8 +106,10 @@ const PATIENCE: usize = 1 << 18;
 const SOME: u32 = 1 << 16;
 const PARTS: u32 = 16;
 
-/// So many of those that came in lately may go to sheets.
+/// So many of those that came in last are known, at least.
 const FRESH: usize = 256;
+/// So many lines in no sheet are looked at one by one.
+const FEW: usize = 32;
 
 /// A line that was taken out.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +120,21 @@ pub(crate) struct Taken {
     pub(crate) singles: u32,
     /// Whether it was in none.
     pub(crate) is_single: bool,
+}
+
+/// Lines in no sheet that are above some line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Singles {
+    /// So few, of the timeline from this place on, that they are known one by one.
+    From(u32),
+    /// So many.
+    Many(u32),
+}
+
+impl Default for Singles {
+    fn default() -> Self {
+        Self::From(u32::MAX)
+    }
 }
 
 /// What was found out about a line, which the next one may share.
@@ -108,8 +157,8 @@ impl Hint {
 
 impl Older {
     pub(crate) fn new() -> Self {
-        let (timeline, sheets, fresh) = (Timeline::new(), Sheets::new(), Vec::new());
-        Self { timeline, sheets, now: 0, most: sheets::MOST, crowded: false, patience: PATIENCE, fresh }
+        let (timeline, sheets, late) = (Timeline::new(), Sheets::new(), Late::default());
+        Self { timeline, sheets, now: 0, most: sheets::MOST, crowded: false, patience: PATIENCE, late }
     }
 
     /// As if the clock had so many more ticks to go.
@@ -197,9 +246,28 @@ impl Older {
     }
 
     /// Lines of the timeline that came after the first line of a sheet.
-    pub(crate) fn singles(&self, sheet: usize) -> u32 {
+    pub(crate) fn singles(&self, sheet: usize) -> Singles {
         let (_, place) = self.sheets.time(sheet, self.sheets.extents()[sheet].first, &mut 0);
-        self.timeline.from::<Portable>(place) as u32
+        self.singles_from(place, self.timeline.from::<Portable>(place) as u32)
+    }
+
+    /// So many lines of the timeline, from a place on.
+    fn singles_from(&self, place: u32, count: u32) -> Singles {
+        match count as usize {
+            0 => Singles::default(),
+            ..=FEW if place >= self.late.since => Singles::From(place),
+            _ => Singles::Many(count),
+        }
+    }
+
+    /// Those of them that are known one by one.
+    pub(crate) fn each(&self, lines: &Lines, singles: Singles) -> impl Iterator<Item = u64> {
+        let late = match singles {
+            Singles::From(place) => self.late.from(place),
+            Singles::Many(_) => None,
+        };
+        let is_here = |&&(_, id, place): &&(u64, Id, u32)| lines.get(id).place == place;
+        late.unwrap_or_default().iter().filter(is_here).map(|&(line, ..)| line)
     }
 
     /// A line comes in, in no sheet; when.
@@ -212,9 +280,7 @@ impl Older {
         let line = lines.get_mut(id);
         line.last = self.now;
         line.place = self.timeline.enter();
-        if self.fresh.len() < FRESH {
-            self.fresh.push((number, id, line.place));
-        }
+        self.late.push(number, id, line.place);
         self.now
     }
 
@@ -226,12 +292,8 @@ impl Older {
         moves: &mut Vec<Move<W>>,
         held: impl Fn(u64) -> bool,
     ) {
-        if self.fresh.is_empty() {
-            return;
-        }
-        let mut fresh = std::mem::take(&mut self.fresh);
-        let all = fresh.len() < FRESH;
-        fresh.retain(|&(_, id, place)| all && lines.get(id).place == place);
+        let Some(mut fresh) = self.late.from(self.late.fresh).map(<[_]>::to_vec) else { return };
+        fresh.retain(|&(_, id, place)| lines.get(id).place == place);
         let mut order: Vec<_> = fresh.iter().map(|&(line, ..)| line).zip(0..).collect();
         order.sort_unstable();
         let when = |line: u64| {
@@ -253,13 +315,17 @@ impl Older {
                 self.sheets.add(line..line + 1, state.last, Pace::even(1), self.timeline.next());
             }
         }
-        self.fresh = fresh;
-        self.forget_fresh();
     }
 
     /// Lines that came in until now, in no sheet, stay there.
-    pub(crate) fn forget_fresh(&mut self) {
-        self.fresh.clear();
+    pub(crate) fn forget_fresh(&mut self, lines: &Lines) {
+        let Self { late, timeline, .. } = self;
+        if late.fresh < timeline.next() {
+            late.fresh = timeline.next();
+            late.keep(FRESH);
+            late.lines.retain(|&(_, id, place)| lines.get(id).place == place);
+            late.keep(FEW);
+        }
     }
 
     /// The same; the rest is noted.
@@ -310,7 +376,7 @@ impl Older {
         let (last, place) = self.sheets.time(sheet, line, &mut hint.piece);
         self.count_singles::<Portable>(place, hint);
         let step = self.sheets.step(sheet, by, hint.piece as usize);
-        Front { line, last, step, sheet, singles: hint.singles }
+        Front { line, last, step, sheet, singles: self.singles_from(place, hint.singles) }
     }
 
     /// How many lines of the timeline came later than those of a place there.
@@ -387,12 +453,13 @@ impl Older {
 
     #[cold]
     fn make_room(&mut self, lines: &mut Lines) {
-        self.fresh.retain(|&(_, id, place)| lines.get(id).place == place);
+        self.late.lines.retain(|&(_, id, place)| lines.get(id).place == place);
         let ranks = self.timeline.ranks();
         let moved = |place: u32| 1 + ranks.of(place);
         self.sheets.replace(moved);
         lines.states_mut().filter(|line| line.place != 0).for_each(|line| line.place = moved(line.place));
-        self.fresh.iter_mut().for_each(|(.., place)| *place = moved(*place));
+        let Late { lines: late, since, fresh } = &mut self.late;
+        late.iter_mut().map(|(.., place)| place).chain([since, fresh]).for_each(|place| *place = moved(*place));
         self.timeline.make_room(lines.len());
     }
 }

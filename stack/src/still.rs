@@ -7,6 +7,7 @@
 use crate::engine::Core;
 use crate::even::{Above, EVEN};
 use crate::item::Charge;
+use crate::older::Singles;
 use crate::sharing::{Known, Position};
 use crate::sheets::MOST_LINES;
 use crate::simd::Vector;
@@ -53,8 +54,8 @@ impl<const W: usize> Core<W> {
             while periods >= EVEN {
                 let is_even = |(number, above): (u64, &mut Above<W>)| {
                     let from = older.front(sheet, line + number, by, &mut follow.hint);
-                    from.singles == 0
-                        && above.begin(&older.sheets, from, (periods, by), |_| (0, 0), &mut follow.cuts).is_some()
+                    matches!(from.singles, Singles::From(_))
+                        && above.begin((older, known), from, (periods, by), |_| (0, 0), &mut follow.cuts).is_some()
                 };
                 if (0..).zip(&mut *above).all(is_even) {
                     return Some(periods * by);

@@ -472,7 +472,7 @@ impl<const W: usize> Core<W> {
                 self.older.lower(&mut self.lines, &mut self.work.lower, (line, id));
             }
         }
-        self.older.forget_fresh();
+        self.older.forget_fresh(&self.lines);
         self.tiers.clear();
         entries.clear();
         self.entries = entries;
