@@ -569,8 +569,9 @@ impl Batch {
     pub(crate) fn walks(&self) -> bool {
         // A look at each record only where there are few.
         const EACH: u64 = 8;
+        const SHIFT: u32 = 6;
         let long = |record: &Record<'_>| match record {
-            Record::Shaped { shape, words, whole: true, .. } => shape.stream && walks::may_walk(shape, words),
+            Record::Shaped { shape, words, whole: true, .. } => shape.stream && walks::may_walk(shape, words, SHIFT),
             _ => false,
         };
         let few = EACH * self.words.len() as u64 <= self.accesses;
@@ -591,6 +592,7 @@ impl Batch {
 }
 
 /// The records of a batch that are left.
+#[derive(Clone)]
 pub(crate) struct Records<'a> {
     words: &'a [u64],
     shapes: &'a [Arc<Shape>],

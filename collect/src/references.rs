@@ -2,10 +2,10 @@
 //!
 //! Invariant: the chunks, their repeated pieces written out, are the references of the accesses one by one, in order.
 
-use crate::batch::{Access, Batch, Record};
+use crate::batch::{Access, Batch, Record, Records};
 use crate::shape::{Shape, Simple};
-use crate::walks::Plan;
-use bf_stack::{Bucket, Chunk, Found, Item, Learns, Part, Reference, Use, Went};
+use crate::walks::{self, Plan};
+use bf_stack::{Bucket, Chunk, Found, Item, Learns, Part, Reference, Repeat, Use, Went};
 use std::ops::Range;
 
 /// References handed to an engine at a time, or a few more: bounds the scratch space whatever the length of a range.
@@ -29,6 +29,9 @@ const FAR: u64 = 1 << 62;
 /// than so many follow each other too closely.
 const APART: u64 = 8;
 const OFTEN: u32 = 8;
+/// Loops that do not walk repeat together with so many records behind them, at most, if they have so many accesses.
+const TOGETHER: usize = 8;
+const LONG: u64 = 64;
 /// Uses of templates in a chunk.
 const USES: usize = 64;
 
@@ -38,6 +41,7 @@ pub(crate) struct Scratch {
     references: Vec<Reference>,
     items: Vec<Item>,
     parts: Vec<Part>,
+    repeats: Vec<Repeat>,
     uses: Vec<Use>,
     stream: Vec<u64>,
     key: Vec<u64>,
@@ -48,6 +52,11 @@ pub(crate) struct Scratch {
 pub(crate) trait Take {
     /// Takes a chunk.
     fn feed(&mut self, chunk: Chunk<'_>);
+
+    /// Whether it takes parts that repeat together.
+    fn repeats(&self) -> bool {
+        false
+    }
 
     /// As [`Learns::seeks`].
     fn seeks(&mut self) -> bool {
@@ -92,6 +101,10 @@ impl<L: Learns> Take for (&mut L, Bucket) {
         self.0.take(chunk, self.1);
     }
 
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn seeks(&mut self) -> bool {
         self.0.seeks()
     }
@@ -130,10 +143,11 @@ impl Batch {
 
     /// The same, for one who may know templates.
     pub(crate) fn references_to(&self, shift: u32, with_items: bool, scratch: &mut Scratch, take: impl Take) {
-        let Scratch { references, items, parts, uses, stream, key, plan } = scratch;
+        let Scratch { references, items, parts, repeats, uses, stream, key, plan } = scratch;
         references.clear();
         items.clear();
         parts.clear();
+        repeats.clear();
         uses.clear();
         let attributed = with_items && self.is_attributed();
         let mut writer = Writer {
@@ -143,6 +157,7 @@ impl Batch {
             references,
             items,
             parts,
+            repeats,
             uses,
             key,
             plan,
@@ -154,7 +169,14 @@ impl Batch {
             room: CHUNK,
             take,
         };
-        for record in self.records() {
+        let mut records = self.records();
+        loop {
+            if let Some((count, times)) = writer.repeat(&records) {
+                writer.together(records.clone().take(count), times, stream);
+                let _ = records.nth(count * times as usize - 1);
+                continue;
+            }
+            let Some(record) = records.next() else { break };
             match record {
                 Record::Shaped { shape, words, whole: true, items, .. } if shape.plain() && shape.stream => {
                     stream.clear();
@@ -193,6 +215,7 @@ struct Writer<'a, T> {
     /// One for each reference, or none.
     items: &'a mut Vec<Item>,
     parts: &'a mut Vec<Part>,
+    repeats: &'a mut Vec<Repeat>,
     uses: &'a mut Vec<Use>,
     key: &'a mut Vec<u64>,
     plan: &'a mut Plan,
@@ -407,13 +430,75 @@ impl<T: Take> Writer<'_, T> {
         }
     }
 
+    /// How many of the next records, of which the first is a long loop that does not walk, come again on the same lines, and how
+    /// often they come, if that is often enough.
+    #[inline]
+    fn repeat(&self, records: &Records<'_>) -> Option<(usize, u32)> {
+        let mut ahead = records.clone();
+        let first = ahead.next()?;
+        let Record::Shaped { shape, words, whole: true, .. } = first else { return None };
+        let long = shape.stream && shape.plain() && shape.iterations(words) * shape.simple.len() as u64 >= LONG;
+        if !long || !self.take.repeats() || walks::may_walk(shape, words, self.shift) {
+            return None;
+        }
+        let count = 1 + ahead.take(TOGETHER).position(|record| self.is_alike(first, record))?;
+        let alike =
+            records.clone().zip(records.clone().skip(count)).take_while(|&(one, next)| self.is_alike(one, next));
+        let times = 1 + alike.count() / count;
+        (times > 2).then_some((count, times as u32))
+    }
+
+    /// Whether two records have the same references.
+    fn is_alike(&self, one: Record<'_>, other: Record<'_>) -> bool {
+        let (
+            Record::Shaped { shape, number, words, whole: true, items },
+            Record::Shaped { number: other_number, words: other_words, whole: true, items: other_items, .. },
+        ) = (one, other)
+        else {
+            return false;
+        };
+        let stride = |step: &Simple, words: &[u64]| if shape.stream { words[step.word as usize + 1] } else { 0 };
+        // Wherever a stride leads to from an address, it leads to the same line from others that differ in these bits only.
+        let same_lines = |step: &Simple| {
+            let low = stride(step, words).trailing_zeros().min(self.shift);
+            let [of, of_other] = [words, other_words].map(|words| at(step, words));
+            stride(step, words) == stride(step, other_words)
+                && of.0 >> low == of_other.0 >> low
+                && of.1 >> low == of_other.1 >> low
+        };
+        number == other_number
+            && shape.plain()
+            && shape.iterations(words) == shape.iterations(other_words)
+            && shape.simple.iter().all(same_lines)
+            && (!self.by_address || items == other_items)
+    }
+
+    /// Records, all of them plain, that come so many times in a row.
+    fn together<'a>(&mut self, records: impl Iterator<Item = Record<'a>>, times: u32, stream: &mut Vec<u64>) {
+        self.end_part();
+        let part = self.parts.len();
+        self.room = usize::MAX;
+        for record in records {
+            let Record::Shaped { shape, number, words, items, .. } = record else { continue };
+            if shape.stream {
+                stream.clear();
+                stream.extend(words);
+                self.iterations(shape, items, stream, shape.iterations(words));
+            } else {
+                self.once(shape, items, number, words);
+            }
+        }
+        self.end_part();
+        self.repeats.push(Repeat { part: part as u32, parts: (self.parts.len() - part) as u32, times });
+        self.room = CHUNK;
+        if self.references.len() >= CHUNK {
+            self.hand_on();
+        }
+    }
+
     /// A template instead of references.
     fn template(&mut self, found: Use) {
-        self.end_piece();
-        if self.references.len() > self.divided {
-            self.parts.push(Part { len: (self.references.len() - self.divided) as u32, times: 1 });
-            self.divided = self.references.len();
-        }
+        self.end_part();
         self.uses.push(Use { part: self.parts.len() as u32, ..found });
         if self.uses.len() == USES {
             self.hand_on();
@@ -449,6 +534,15 @@ impl<T: Take> Writer<'_, T> {
         (self.divided, self.times) = (end, 1);
     }
 
+    /// The same, and what comes next is another part.
+    fn end_part(&mut self) {
+        self.end_piece();
+        if self.references.len() > self.divided {
+            self.parts.push(Part { len: (self.references.len() - self.divided) as u32, times: 1 });
+            self.divided = self.references.len();
+        }
+    }
+
     /// Gives everything to the engine.
     fn hand_on(&mut self) {
         self.end_piece();
@@ -463,7 +557,8 @@ impl<T: Take> Writer<'_, T> {
         }
         if end > 0 || !self.uses.is_empty() {
             let (references, items) = (&self.references[..end], self.items.get(..end).unwrap_or_default());
-            self.take.feed(Chunk { references, items, parts: self.parts, uses: self.uses, ..Chunk::default() });
+            let Self { parts, repeats, uses, .. } = self;
+            self.take.feed(Chunk { references, sites: &[], items, parts, repeats, uses });
         }
         self.forget(end);
     }
@@ -475,6 +570,7 @@ impl<T: Take> Writer<'_, T> {
             self.items.drain(..end);
         }
         self.parts.clear();
+        self.repeats.clear();
         self.uses.clear();
         (self.divided, self.piece) = (0, 0);
     }
@@ -572,25 +668,47 @@ mod tests {
     /// Lines, whether they are stored to, and items.
     type Written = Vec<(u64, bool, u16)>;
 
+    /// Takes parts that repeat together.
+    struct Repeating<F>(F);
+
+    impl<F: FnMut(Chunk<'_>)> Take for Repeating<F> {
+        fn feed(&mut self, chunk: Chunk<'_>) {
+            (self.0)(chunk);
+        }
+
+        fn repeats(&self) -> bool {
+            true
+        }
+    }
+
     /// The references as they are handed on, and how many of them were written.
     fn chunked(batch: &Batch, shift: u32) -> (Written, usize) {
         let (mut all, mut written) = (Vec::new(), 0);
-        batch.references(shift, true, &mut Scratch::default(), |chunk| {
+        let take = |chunk: Chunk<'_>| {
             written += chunk.references.len();
             let items = chunk.items.iter().map(|item| item.0).chain(std::iter::repeat(0));
             let written: Vec<_> =
                 chunk.references.iter().zip(items).map(|(r, item)| (r.line(), r.is_store(), item)).collect();
-            let mut rest = written.as_slice();
+            let (mut rest, mut repeats) = (written.as_slice(), chunk.repeats.iter().peekable());
             let whole = [Part { len: rest.len() as u32, times: 1 }];
-            for part in if chunk.parts.is_empty() { &whole[..] } else { chunk.parts } {
+            let (mut within, mut begin) = (None, 0);
+            for (number, part) in (0..).zip(if chunk.parts.is_empty() { &whole[..] } else { chunk.parts }) {
+                if let Some(found) = repeats.next_if(|found| found.part == number) {
+                    (within, begin) = (Some(found), all.len());
+                }
                 let (piece, after) = rest.split_at(part.len as usize);
                 for _ in 0..part.times {
                     all.extend_from_slice(piece);
                 }
                 rest = after;
+                if let Some(found) = within.take_if(|found| found.part + found.parts == number + 1) {
+                    let end = all.len();
+                    (1..found.times).for_each(|_| all.extend_from_within(begin..end));
+                }
             }
-            assert!(rest.is_empty(), "parts that leave some out");
-        });
+            assert!(rest.is_empty() && repeats.next().is_none() && within.is_none(), "parts that leave some out");
+        };
+        batch.references_to(shift, true, &mut Scratch::default(), Repeating(take));
         (all, written)
     }
 
@@ -678,6 +796,24 @@ mod tests {
         let written = to.1;
         recorded(&mut known, &rows).references_to(6, false, &mut Scratch::default(), &mut to);
         assert_eq!((to.1, to.2), (written, 87 + 10 + 10 * 8));
+    }
+
+    #[test]
+    fn a_column_that_comes_again_on_the_same_lines_is_written_once() {
+        let column = Shape::stream(6, vec![load(2, 0, 8), load(4, 0, 8)]);
+        let mut known = known(vec![column, Shape::once(2, vec![store(1, 0, 8)])]);
+        // A row times a column of doubles each, whose rows are so many bytes long: as in the product of two matrices.
+        let columns = |bytes: u64| -> Vec<_> {
+            let column = |j: u64| [1, 50, 0x10_0000, 8, 0x20_0000 + 8 * j, bytes, 2, 0x80_0000 + 8 * j];
+            (0..20).flat_map(column).collect()
+        };
+        // With half a line more in a row every other element comes to the next line after four columns.
+        for (bytes, groups) in [(6400, 3), (6432, 5), (6408, 20)] {
+            let batch = recorded(&mut known, &columns(bytes));
+            let (all, written) = chunked(&batch, 6);
+            assert_eq!(all, flat(&batch, 6));
+            assert_eq!(written, groups * 101);
+        }
     }
 
     #[test]
@@ -780,6 +916,23 @@ mod tests {
         )
     }
 
+    /// A loop and what comes behind it, several times, of which some addresses move on.
+    fn again() -> impl Strategy<Value = Vec<u64>> {
+        let address = || prop_oneof![4 => 0x20_0000..0x20_0400_u64, 1 => 0x20_0000..0x22_0000_u64];
+        let long =
+            prop_oneof![Just(8), Just(24), Just(512), Just(640), (0..2000_i64).prop_map(|s| (8 * s - 8000) as u64)];
+        let moves = || prop_oneof![2 => Just(0_u64), 2 => Just(8), 1 => 0..40_u64];
+        let behind = proptest::collection::vec((address(), address(), moves()), 0..3);
+        let of = (20..80_u64, address(), stride(), moves(), address(), long, moves());
+        (of, behind, 1..14_u64).prop_map(|((count, a, s, move_a, b, t, move_b), behind, times)| {
+            let one = |i: u64| {
+                let behind = behind.iter().flat_map(move |&(a, b, moves)| [1, a + i * moves, b]);
+                [2, count, a + i * move_a, s, b + i * move_b, t].into_iter().chain(behind)
+            };
+            (0..times).flat_map(one).collect()
+        })
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -787,7 +940,7 @@ mod tests {
         fn templates_change_no_figure(
             once in steps(1, 2, 1),
             stream in steps(2, 2, 2),
-            records in proptest::collection::vec(prop_oneof![3 => entered().boxed(), 1 => record(false)], 0..7),
+            records in proptest::collection::vec(prop_oneof![3 => entered().boxed(), 2 => again().boxed(), 1 => record(false)], 0..7),
             shift in 5..8_u32,
         ) {
             let mut known = known(vec![Shape::once(3, once), Shape::stream(6, stream)]);
@@ -816,7 +969,10 @@ mod tests {
         fn chunks_say_what_the_accesses_say(
             once in steps(1, 2, 1),
             stream in steps(2, 2, 2),
-            records in proptest::collection::vec(any::<bool>().prop_flat_map(record), 0..40),
+            records in proptest::collection::vec(
+                prop_oneof![4 => any::<bool>().prop_flat_map(record).boxed(), 1 => again().boxed()],
+                0..40,
+            ),
             shift in 3..10_u32,
         ) {
             let mut known = known(vec![Shape::once(3, once), Shape::stream(6, stream)]);

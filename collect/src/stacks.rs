@@ -42,6 +42,10 @@ impl<T: Take> Take for Limited<'_, T> {
         }
     }
 
+    fn repeats(&self) -> bool {
+        self.take.repeats()
+    }
+
     fn seeks(&mut self) -> bool {
         self.take.seeks()
     }
@@ -87,6 +91,10 @@ struct Beside<'a> {
 impl Take for &mut Beside<'_> {
     fn feed(&mut self, chunk: Chunk<'_>) {
         self.stack.feed_beside(chunk, self.bucket, &mut self.visit);
+    }
+
+    fn repeats(&self) -> bool {
+        true
     }
 
     fn walks(&mut self) -> bool {

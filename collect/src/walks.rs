@@ -65,11 +65,12 @@ impl Period {
     }
 }
 
-/// Whether a stream may be a walk over lines of some size.
-pub(crate) fn may_walk(shape: &Shape, words: &[u64]) -> bool {
-    const SHIFT: u32 = 6;
-    let stride = shape.simple.first().map_or(0, |step| words[step.word as usize + 1]);
-    shape.plain() && Period::of(stride, SHIFT).is_some_and(|period| period.walks(shape.iterations(words)))
+/// Whether a stream may be a walk.
+pub(crate) fn may_walk(shape: &Shape, words: &[u64], shift: u32) -> bool {
+    let mut strides = shape.simple.iter().map(|step| words[step.word as usize + 1]);
+    let Some(stride) = strides.next().filter(|_| shape.plain()) else { return false };
+    let walks = Period::of(stride, shift).is_some_and(|period| period.walks(shape.iterations(words)));
+    walks && strides.all(|other| other == stride)
 }
 
 impl Plan {

@@ -21,7 +21,7 @@ use crate::upper::{Place, Upper};
 use crate::visit::Visit;
 use crate::walk::LearnWalk;
 use crate::walking::{Follow, Worth};
-use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Use, Went};
+use crate::{Bucket, Chunk, Counted, Engine, Found, Item, Learns, Limits, Part, Piece, Reference, Went};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -417,9 +417,10 @@ struct WithIds {
 }
 
 impl WithIds {
-    fn chunk<'a>(&'a self, uses: &'a [Use]) -> Chunk<'a> {
+    /// As the chunk that they are of.
+    fn chunk<'a>(&'a self, of: Chunk<'a>) -> Chunk<'a> {
         let Self { references, sites, items, parts } = self;
-        Chunk { references, sites, items, parts, uses }
+        Chunk { references, sites, items, parts, ..of }
     }
 }
 
@@ -458,7 +459,7 @@ impl<const W: usize> Core<W> {
     fn feed(&mut self, chunk: Chunk<'_>, bucket: Bucket, mut asks: Asks<'_>, instructions: Instructions) {
         let scarce = self.lines.may_run_out(chunk.references.len());
         let kept = scarce.then(|| self.with_ids(chunk));
-        let mut pieces = kept.as_ref().map_or(chunk, |kept| kept.chunk(chunk.uses)).pieces();
+        let mut pieces = kept.as_ref().map_or(chunk, |kept| kept.chunk(chunk)).pieces();
         let mut rest = None;
         loop {
             let more = self.fill(&mut pieces, &mut rest, bucket, matches!(asks, Asks::Sink(_)));
@@ -475,7 +476,10 @@ impl<const W: usize> Core<W> {
         let mut with_ids = WithIds::default();
         let whole = [Part { len: chunk.references.len() as u32, times: 1 }];
         let mut at = 0;
-        for part in if chunk.parts.is_empty() { &whole } else { chunk.parts } {
+        for (number, part) in (0..).zip(if chunk.parts.is_empty() { &whole } else { chunk.parts }) {
+            let within =
+                chunk.repeats.iter().find(|within| (within.part..within.part + within.parts).contains(&number));
+            let times = u64::from(part.times) * within.map_or(1, |within| within.times.into());
             let before = with_ids.references.len();
             for index in at..at + part.len as usize {
                 if self.lines.id(chunk.references[index].line()).is_some() {
@@ -483,7 +487,7 @@ impl<const W: usize> Core<W> {
                     with_ids.sites.extend(chunk.sites.get(index));
                     with_ids.items.extend(chunk.items.get(index));
                 } else {
-                    self.dropped += u64::from(part.times);
+                    self.dropped += times;
                 }
             }
             at += part.len as usize;

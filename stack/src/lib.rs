@@ -165,6 +165,17 @@ pub struct Part {
     pub times: u32,
 }
 
+/// Some of the parts of a [`Chunk`], which occur several times in a row, all of them each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeat {
+    /// The number of the first of them.
+    pub part: u32,
+    /// How many they are; at least 1.
+    pub parts: u32,
+    /// How often they occur; at least 1.
+    pub times: u32,
+}
+
 /// References in program order, the repeated ones written once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chunk<'a> {
@@ -176,6 +187,8 @@ pub struct Chunk<'a> {
     pub items: &'a [Item],
     /// How `references` divides into repeated pieces, in order, all of it; or empty: each reference occurs once.
     pub parts: &'a [Part],
+    /// Which parts repeat together, in order, none within another and no use between the parts of one.
+    pub repeats: &'a [Repeat],
     /// What comes between the parts, in order: of templates that the stack found ([`Learns::find`]). Others take none.
     pub uses: &'a [Use],
 }
@@ -191,24 +204,39 @@ enum Piece<'a> {
 impl<'a> Chunk<'a> {
     /// Its pieces in order, each with how often it counts. A repeated one comes a second time, for all times that follow the
     /// first: from then on every time is the same. The lines that were referenced in between are those of the piece, and a
-    /// dirty line's greatest distance is one that the piece itself makes.
+    /// dirty line's greatest distance is one that the piece itself makes. The same is true of parts that repeat together.
     #[inline(always)]
     fn pieces(mut self) -> impl Iterator<Item = Piece<'a>> {
-        let (mut parts, mut uses, mut number) = (self.parts.iter(), self.uses.iter(), 0);
-        let mut next = uses.next();
+        let (mut uses, mut repeats, mut number) = (self.uses.iter(), self.repeats.iter(), 0);
+        let (mut next, mut next_repeat) = (uses.next(), repeats.next());
+        // Of those that the next part is in: where they begin, how often they come after this, and how often this counts.
+        let (mut within, mut begin, mut more, mut weight) = (None::<&Repeat>, self, 0, 1);
         let pieces = std::iter::from_fn(move || {
+            if let Some(&Repeat { part, .. }) = within.filter(|within| number == within.part + within.parts) {
+                if more > 0 {
+                    (self, number, weight, more) = (begin, part, more, 0);
+                } else {
+                    (within, weight) = (None, 1);
+                }
+            }
             if let Some(&found) = next.filter(|found| found.part == number) {
                 next = uses.next();
                 return Some([Some(Piece::Use(found)), None]);
             }
+            if within.is_none()
+                && let Some(found) = next_repeat.filter(|found| found.part == number)
+            {
+                (within, begin, more, next_repeat) = (Some(found), self, found.times - 1, repeats.next());
+            }
+            let part = match self.parts.get(number as usize) {
+                Some(part) => *part,
+                None if self.references.is_empty() => return None,
+                None => Part { len: self.references.len() as u32, times: 1 },
+            };
             number += 1;
-            let whole = (self.references.len(), 1);
-            let (len, times) = parts.next().map_or(whole, |part| (part.len as usize, part.times));
-            let piece = (!self.references.is_empty()).then(|| self.take(len))?;
-            Some(
-                [(1, times >= 1), (times - 1, times > 1)]
-                    .map(|(times, is)| is.then_some(Piece::References(piece, times))),
-            )
+            let piece = self.take(part.len as usize);
+            let of = |times: u32| Piece::References(piece, times * weight);
+            Some([(part.times >= 1).then(|| of(1)), (part.times > 1).then(|| of(part.times - 1))])
         });
         pieces.flatten().flatten()
     }
@@ -224,7 +252,7 @@ impl<'a> Chunk<'a> {
         let (sites, sites_after) = self.sites.split_at(len.min(self.sites.len()));
         let (items, items_after) = self.items.split_at(len.min(self.items.len()));
         (self.references, self.sites, self.items) = (after, sites_after, items_after);
-        Self { references, sites, items, parts: &[], uses: &[] }
+        Self { references, sites, items, ..Self::default() }
     }
 }
 

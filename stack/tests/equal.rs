@@ -2,7 +2,7 @@
 
 use bf_stack::{
     Bucket, Chunk, Deferred, Digest, Digester, Engine, Found, Histograms, Instructions, Item, Learns, Limits,
-    MissesBySite, Part, Plain, Reference, Stack, Use,
+    MissesBySite, Part, Plain, Reference, Repeat, Stack, Use,
 };
 use proptest::prelude::*;
 
@@ -65,12 +65,18 @@ fn pieces() -> impl Strategy<Value = Vec<(u32, Vec<(u64, bool)>)>> {
     prop::collection::vec((1u32..5, prop_oneof![4 => short, 1 => walk()]), 1..30)
 }
 
+/// See [`Chunks::repeating`].
+fn together() -> impl Strategy<Value = Vec<(usize, usize, u32)>> {
+    prop::collection::vec((0..4_usize, 1..6_usize, 1..5_u32), 0..6)
+}
+
 /// A chunk of them for each bucket.
 struct Chunks {
     references: Vec<Reference>,
     sites: Vec<u32>,
     items: Vec<Item>,
     parts: Vec<Part>,
+    repeats: Vec<Repeat>,
 }
 
 impl Chunks {
@@ -80,11 +86,25 @@ impl Chunks {
         let parts = pieces.iter().map(|(times, piece)| Part { len: piece.len() as u32, times: *times }).collect();
         let sites = references.iter().map(|reference| (reference.line() % 7) as u32).collect();
         let items = references.iter().map(|reference| Item((reference.line() % 5 * 40) as u16)).collect();
-        Self { references, sites, items, parts }
+        Self { references, sites, items, parts, repeats: Vec::new() }
+    }
+
+    /// Some of its parts repeat together, as these numbers have it: how many are by themselves, then how many are not, and how often.
+    fn repeating(mut self, some: &[(usize, usize, u32)]) -> Self {
+        let mut part = 0;
+        for &(alone, parts, times) in some {
+            part += alone;
+            if part + parts <= self.parts.len() {
+                self.repeats.push(Repeat { part: part as u32, parts: parts as u32, times });
+            }
+            part += parts;
+        }
+        self
     }
 
     fn chunk(&self) -> Chunk<'_> {
-        Chunk { references: &self.references, sites: &self.sites, items: &[], parts: &self.parts, uses: &[] }
+        let Self { references, sites, parts, repeats, .. } = self;
+        Chunk { references, sites, items: &[], parts, repeats, uses: &[] }
     }
 
     /// The same, attributed to items.
@@ -257,11 +277,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn repeated_pieces_count_as_often_as_they_occur(chunks in prop::collection::vec((0u8..3, pieces()), 1..4), limits in limits()) {
+    fn repeated_pieces_count_as_often_as_they_occur(
+        chunks in prop::collection::vec((0u8..3, pieces(), together()), 1..4),
+        limits in limits(),
+    ) {
         for instructions in Instructions::ALL.into_iter().filter(|instructions| instructions.available()) {
             let (mut fast, mut plain) = (Stack::new(limits).with_instructions(instructions), Plain::new(limits));
-            for (bucket, pieces) in &chunks {
-                let chunks = Chunks::new(pieces);
+            for (bucket, pieces, together) in &chunks {
+                let chunks = Chunks::new(pieces).repeating(together);
                 fast.feed_chunk(chunks.chunk(), Bucket(*bucket));
                 plain.feed_chunk(chunks.chunk(), Bucket(*bucket));
             }
@@ -297,14 +320,14 @@ proptest! {
     /// Each item has the counts that the definition gives it, and the whole is what it is without items.
     #[test]
     fn items_count_what_is_attributed_to_them(
-        chunks in prop::collection::vec((0u8..3, pieces(), prop::bool::ANY), 1..4),
+        chunks in prop::collection::vec((0u8..3, pieces(), together(), prop::bool::ANY), 1..4),
         limits in limits(),
     ) {
         for instructions in Instructions::ALL.into_iter().filter(|instructions| instructions.available()) {
             let stack = || Stack::new(limits).with_instructions(instructions);
             let (mut fast, mut without, mut plain) = (stack(), stack(), Plain::new(limits));
-            for (bucket, pieces, attributed) in &chunks {
-                let chunks = Chunks::new(pieces);
+            for (bucket, pieces, together, attributed) in &chunks {
+                let chunks = Chunks::new(pieces).repeating(together);
                 let chunk = if *attributed { chunks.attributed() } else { chunks.chunk() };
                 fast.feed_chunk(chunk, Bucket(*bucket));
                 plain.feed_chunk(chunk, Bucket(*bucket));
@@ -321,13 +344,16 @@ proptest! {
 
     /// Whatever the order, what a sink is told adds up to the histograms.
     #[test]
-    fn outcomes_by_site_sum_to_the_whole(pieces in prop::collection::vec(pieces(), 1..4), ways in 1u32..40) {
+    fn outcomes_by_site_sum_to_the_whole(
+        pieces in prop::collection::vec((pieces(), together()), 1..4),
+        ways in 1u32..40,
+    ) {
         let limits = Limits { max_set_bits: 9, max_ways: 40 };
         let shapes: Vec<_> = (0..=9).map(|set_bits| (set_bits, ways)).collect();
         let (mut told, mut quiet) = (Stack::new(limits), Stack::new(limits));
         let mut sink = MissesBySite::new(shapes.clone());
-        for pieces in &pieces {
-            let chunks = Chunks::new(pieces);
+        for (pieces, together) in &pieces {
+            let chunks = Chunks::new(pieces).repeating(together);
             told.feed_to(chunks.chunk(), Bucket::FIRST, &mut sink);
             quiet.feed_chunk(chunks.chunk(), Bucket::FIRST);
         }

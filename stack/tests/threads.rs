@@ -3,7 +3,7 @@
 
 use bf_stack::{
     Bucket, ByPosition, Chunk, Common, Counted, Digest, Digester, Engine, Instructions, Item, Limits, Part, Position,
-    Reference, Shared, Stack, There,
+    Reference, Repeat, Shared, Stack, There,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -199,7 +199,16 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
             pieces.iter().map(|(times, piece)| Part { len: piece.len() as u32, times: *times }).collect();
         let items: Vec<_> = references.iter().map(|one| Item((one.line() % 5 * 40) as u16)).collect();
         let items = if threads.is_multiple_of(2) { &items[..] } else { &[] };
-        let chunk = Chunk { references: &references, parts: &parts, items, ..Chunk::default() };
+        // The rest of them repeats together.
+        let (alone, times) = (at % 3 * parts.len() / 3, 1 + at as u32 % 5 % 3);
+        let repeats = |part: usize, parts: usize| {
+            (parts > 0)
+                .then_some(Repeat { part: part as u32, parts: parts as u32, times })
+                .into_iter()
+                .collect::<Vec<_>>()
+        };
+        let together = repeats(alone, parts.len() - alone);
+        let chunk = Chunk { references: &references, parts: &parts, repeats: &together, items, ..Chunk::default() };
         let (before, rest) = stacks.split_at_mut(thread);
         let (mine, after) = rest.split_first_mut().unwrap();
         if at < late {
@@ -216,12 +225,15 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
             };
             let mut found = (at % 2 == 0).then(|| there(&mut beside));
             // In one chunk, or in two.
-            let [first, second] = [&parts[..at % 3 * parts.len() / 3], &parts[at % 3 * parts.len() / 3..]];
+            let (first, second) = parts.split_at(alone);
             let len = first.iter().map(|part| part.len as usize).sum();
             let (before, after) = references.split_at(len);
             let (of_before, of_after) = items.split_at(len.min(items.len()));
-            for (parts, references, items) in [(first, before, of_before), (second, after, of_after)] {
-                let chunk = Chunk { references, parts, items, ..Chunk::default() };
+            let together = repeats(0, second.len());
+            for (parts, references, items, repeats) in
+                [(first, before, of_before, &[][..]), (second, after, of_after, &together)]
+            {
+                let chunk = Chunk { references, parts, repeats, items, ..Chunk::default() };
                 mine.feed_beside(chunk, Bucket(*bucket), &mut visit);
             }
             let found = found.get_or_insert_with(|| there(&mut beside));
@@ -235,7 +247,8 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
         if at % 7 == 0 {
             helped.absorb(&other.take_within());
         }
-        for (times, piece) in pieces {
+        let (first, second) = pieces.split_at(alone);
+        for (times, piece) in std::iter::once(first).chain((0..times).map(|_| second)).flatten() {
             for _ in 0..*times {
                 piece.iter().for_each(|&(line, store)| model.reference(thread, line, store, *bucket));
             }
