@@ -25,6 +25,20 @@ static double gemm(int repeats) {
   return c[N + 1];
 }
 
+/* The same as textbooks have it, each element a row times a column. */
+static double product(int repeats) {
+  enum { N = 400 };
+  double *a = doubles(N * N), *b = doubles(N * N), *c = doubles(N * N);
+  for (int r = 0; r < repeats; r++)
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j < N; j++) {
+        double s = 0;
+        for (int k = 0; k < N; k++) s += a[i * N + k] * b[k * N + j];
+        c[i * N + j] += s;
+      }
+  return c[N + 1];
+}
+
 /* LU decomposition in place, of a copy each time. */
 static double lu(int repeats) {
   enum { N = 600 };
@@ -207,7 +221,8 @@ int main(int argc, char **argv) {
     double (*run)(int);
   } kernels[] = {{"gemm", gemm},           {"lu", lu},         {"jacobi", jacobi}, {"seidel", seidel},
                  {"gradients", gradients}, {"fft", fft},       {"heat", heat},     {"bodies", bodies},
-                 {"convolution", convolution}, {"triad", triad}, {"transpose", transpose}};
+                 {"convolution", convolution}, {"triad", triad}, {"transpose", transpose},
+                 {"product", product}};
   for (size_t i = 0; argc == 3 && i < sizeof kernels / sizeof *kernels; i++)
     if (!strcmp(argv[1], kernels[i].name)) return printf("%.17g\n", kernels[i].run(atoi(argv[2]))) < 0;
   return 2;

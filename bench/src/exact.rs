@@ -3,7 +3,7 @@
 use crate::brute::{Brute, WAYS};
 use crate::traces::{self, Random};
 use anyhow::{Result, bail};
-use bf_stack::{Bucket, Chunk, Engine as _, Instructions, Limits, Part, Reference, Stack};
+use bf_stack::{Bucket, Chunk, Engine as _, Instructions, Limits, Part, Reference, Repeat, Stack};
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -63,15 +63,28 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Hands on every reference of a chunk as often as it occurs; returns how many.
 fn expand(chunk: Chunk<'_>, mut take: impl FnMut(&[Reference])) -> u64 {
-    let (mut rest, mut count) = (chunk.references, 0);
-    for part in chunk.parts {
-        let (piece, after) = rest.split_at(part.len as usize);
-        (0..part.times).for_each(|_| take(piece));
-        count += u64::from(part.len) * u64::from(part.times);
-        rest = after;
+    let mut count = 0;
+    let mut piece = |at: usize, len: u32, times: u32| {
+        let piece = &chunk.references[at..at + len as usize];
+        (0..times).for_each(|_| take(piece));
+        count += u64::from(len) * u64::from(times);
+        at + len as usize
+    };
+    let (mut number, mut at) = (0, 0);
+    while let Some(&Part { len, times }) = chunk.parts.get(number) {
+        if let Some(found) = chunk.repeats.iter().find(|found| found.part as usize == number) {
+            let (begin, together) = (at, &chunk.parts[number..number + found.parts as usize]);
+            for _ in 0..found.times {
+                at = together.iter().fold(begin, |at, part| piece(at, part.len, part.times));
+            }
+            number += together.len();
+        } else {
+            at = piece(at, len, times);
+            number += 1;
+        }
     }
-    take(rest);
-    count + rest.len() as u64
+    piece(at, (chunk.references.len() - at) as u32, 1);
+    count
 }
 
 /// Pieces of all traces in turn, of any length, some of them cut into parts that occur several times; and references
@@ -81,13 +94,15 @@ struct Mixture {
     traces: Vec<(Vec<Reference>, usize)>,
     references: Vec<Reference>,
     parts: Vec<Part>,
+    repeats: Vec<Repeat>,
 }
 
 impl Mixture {
     fn new(seed: u64) -> Self {
         let traces = traces::NAMES.into_iter().filter_map(|name| traces::make(name, AHEAD));
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        Self { random, traces: traces.map(|trace| (trace, 0)).collect(), references: Vec::new(), parts: Vec::new() }
+        let traces = traces.map(|trace| (trace, 0)).collect();
+        Self { random, traces, references: Vec::new(), parts: Vec::new(), repeats: Vec::new() }
     }
 
     fn below(&mut self, limit: u64) -> u64 {
@@ -98,6 +113,7 @@ impl Mixture {
     fn next(&mut self) {
         self.references.clear();
         self.parts.clear();
+        self.repeats.clear();
         let longest = 1 << self.below(18);
         let length = (longest + self.below(longest)) as usize;
         match self.below(self.traces.len() as u64 + 2) as usize {
@@ -123,7 +139,7 @@ impl Mixture {
         }
     }
 
-    /// Cuts the chunk into parts that occur once to sixteen times.
+    /// Cuts the chunk into parts that occur once to sixteen times, some of them together with others.
     fn cut(&mut self) {
         let longest = 1 << self.below(14);
         let mut left = self.references.len() as u64;
@@ -133,10 +149,18 @@ impl Mixture {
             self.parts.push(Part { len: len as u32, times: times as u32 });
             left -= len;
         }
+        let mut part = self.below(4) as u32;
+        while (part as usize) < self.parts.len() && self.below(4) > 0 {
+            let (parts, times) =
+                ((1 + self.below(4) as u32).min(self.parts.len() as u32 - part), 1 + self.below(4) as u32);
+            self.repeats.push(Repeat { part, parts, times });
+            part += parts + self.below(3) as u32;
+        }
     }
 
     fn chunk(&self) -> Chunk<'_> {
-        Chunk { references: &self.references, parts: &self.parts, ..Chunk::default() }
+        let Self { references, parts, repeats, .. } = self;
+        Chunk { references, parts, repeats, ..Chunk::default() }
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Run {
 const NAMES: [&str; 8] = ["sqlite", "lua", "zlib", "clipper", "stencil", "matmul", "molecular", "lookup"];
 
 /// Loops that nothing was tuned with, and how often they are repeated.
-const KERNELS: [&str; 13] = [
+const KERNELS: [&str; 14] = [
     "gemm:1",
     "gemm:10",
     "lu:4",
@@ -43,6 +43,7 @@ const KERNELS: [&str; 13] = [
     "convolution:1000",
     "triad:5000",
     "transpose:800",
+    "product:1",
 ];
 
 /// The same of two threads.
