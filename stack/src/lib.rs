@@ -235,8 +235,10 @@ impl<'a> Chunk<'a> {
             };
             number += 1;
             let piece = self.take(part.len as usize);
-            let of = |times: u32| Piece::References(piece, times * weight);
-            Some([(part.times >= 1).then(|| of(1)), (part.times > 1).then(|| of(part.times - 1))])
+            let of = |times: u32| {
+                (times > 0 && !piece.references.is_empty()).then_some(Piece::References(piece, times * weight))
+            };
+            Some([of(part.times.min(1)), of(part.times.saturating_sub(1))])
         });
         pieces.flatten().flatten()
     }
