@@ -344,6 +344,7 @@ mod tests {
                 let mut batch = Batch::new();
                 batch.append(words.iter().copied(), &mut shapes, |part| feed(part));
                 feed(&mut batch);
+                fast.iter_mut().filter(|_| step % 4 > 1).for_each(Stack::change_width);
                 match (step % 3, &mut taken) {
                     (0, Some(taken)) => taken.add(later.take_deferred()),
                     (0, none) => *none = Some(later.take_deferred()),

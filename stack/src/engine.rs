@@ -9,6 +9,7 @@ use crate::held::{ENTRIES, Entry, ON_TOP};
 use crate::item::Charge;
 use crate::lines::{Id, Lines};
 use crate::older::{Older, Time};
+use crate::recent::Reach;
 use crate::runs::{COLD, DIRTY, Run, STORE, begun, first, strip};
 use crate::sharing::{Sharing, Since};
 use crate::sheets::cut_off;
@@ -79,6 +80,7 @@ pub(crate) struct Core<const W: usize> {
     pub(crate) limits: Limits,
     pub(crate) lines: Lines,
     pub(crate) tiers: Tiers<W>,
+    pub(crate) reach: Reach,
     /// By entry: the line's id.
     pub(crate) ids: Box<[Id; ENTRIES]>,
     pub(crate) older: Older,
@@ -151,6 +153,12 @@ impl Stack {
         let mut stack = Self::new(limits);
         of_width!(&mut stack.core, core => core.older.leave_time(left));
         stack
+    }
+
+    /// Before the next references the recent tier becomes wide, or is not any more, whatever pays: for tests.
+    #[doc(hidden)]
+    pub fn change_width(&mut self) {
+        of_width!(&mut self.core, core => core.reach.flip());
     }
 
     /// As [`Engine::feed_chunk`]; tells the sink what became of each reference.
@@ -430,6 +438,7 @@ impl<const W: usize> Core<W> {
             limits,
             lines: Lines::new(),
             tiers: Tiers::new(),
+            reach: Reach::default(),
             ids: boxed::array(0),
             older: Older::new(),
             buckets: Buckets::new(limits),
@@ -626,7 +635,7 @@ impl<const W: usize> Core<W> {
         bucket: Bucket,
         instructions: Instructions,
     ) {
-        self.be_in_time(2 * BATCH, instructions);
+        self.be_in_time(2 * BATCH + ENTRIES, instructions);
         simd::run(Segments { core: self, segments, bucket }, instructions);
     }
 
@@ -654,6 +663,15 @@ impl<const W: usize> Core<W> {
     fn segments<V: Vector>(&mut self, segments: &mut dyn Iterator<Item = Segment<'_>>, bucket: Bucket) {
         let mut counts = self.buckets.take(bucket);
         let mut within = self.sharing.as_mut().and_then(|sharing| sharing.within.take(bucket));
+        if self.reach.changes(self.tiers.recent.is_wide()) {
+            if self.tiers.recent.is_wide() {
+                self.lower(false);
+                self.leave::<V>(bucket, counts.as_deref_mut(), None);
+                self.tiers.recent.narrow();
+            } else {
+                self.tiers.recent.widen();
+            }
+        }
         for segment in segments {
             let is_alone = self.sharing.is_none() && self.outcomes.is_empty();
             let counts = (counts.as_deref_mut(), within.as_deref_mut());
@@ -794,6 +812,9 @@ impl<const W: usize> Core<W> {
                 Some(full) => fetch.full += full as u32,
                 None => fetch.flags |= COLD,
             }
+            let is_mid = fetch.flags & COLD == 0 && Reach::is_mid(fetch.full);
+            self.reach.mid += u32::from(is_mid);
+            self.reach.far += u32::from(!is_mid);
         }
     }
 

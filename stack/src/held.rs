@@ -7,16 +7,16 @@
 use crate::boxed;
 use crate::item::Charge;
 use crate::newest::NEWEST;
-use crate::recent::RECENT;
+use crate::recent::{MOST_RECENT, RECENT};
 use crate::simd::Vector;
 use crate::top::TOP;
 
-/// How many lines there can be.
+/// How many lines there is always room for.
 pub(crate) const HELD: usize = TOP + NEWEST + RECENT;
-/// Room for them: a power of two, so that it takes next to nothing to see that an entry is within.
-pub(crate) const ENTRIES: usize = HELD.next_power_of_two();
+/// Room for those of a wide recent tier, too: a power of two, so that it takes next to nothing to see that an entry is within.
+pub(crate) const ENTRIES: usize = (TOP + NEWEST + MOST_RECENT).next_power_of_two();
 /// Instead of a slot: in the top tier, whose lines move.
-pub(crate) const ON_TOP: usize = NEWEST + RECENT;
+pub(crate) const ON_TOP: usize = NEWEST + MOST_RECENT;
 const HEADS: usize = 2048;
 const NONE: u16 = u16::MAX;
 
@@ -52,12 +52,12 @@ impl<const W: usize> Since<W> {
 /// The entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Held<const W: usize> {
-    lines: [u64; ENTRIES],
+    lines: Box<[u64; ENTRIES]>,
     since: Box<[Since<W>; ENTRIES]>,
     /// Slot of the newest tier, or of the recent one behind those, or [`ON_TOP`].
-    slots: [u16; ENTRIES],
+    slots: Box<[u16; ENTRIES]>,
     /// The next entry with the same hash.
-    next: [Entry; ENTRIES],
+    next: Box<[Entry; ENTRIES]>,
     /// The first with each hash.
     heads: Box<[Entry; HEADS]>,
     /// Entries from here on were never used.
@@ -69,10 +69,10 @@ pub(crate) struct Held<const W: usize> {
 impl<const W: usize> Held<W> {
     pub(crate) fn new() -> Self {
         Self {
-            lines: [0; ENTRIES],
+            lines: boxed::array(0),
             since: boxed::array(Since::now(Charge::NONE)),
-            slots: [0; ENTRIES],
-            next: [NONE; ENTRIES],
+            slots: boxed::array(0),
+            next: boxed::array(NONE),
             heads: boxed::array(NONE),
             len: 0,
             free: Vec::new(),

@@ -119,7 +119,7 @@ impl<const W: usize> Newest<W> {
 
     /// Entries, oldest first.
     pub(crate) fn oldest_first(&self) -> Vec<Entry> {
-        oldest_first(&self.stamps.0, &self.entries, &[self.used])
+        oldest_first(|slot| self.stamps.0[slot], &self.entries, &[self.used])
     }
 
     /// Numbers the stamps 0 ..= 63 in the same order; returns them.
@@ -162,8 +162,8 @@ where
 }
 
 /// The entries of the slots that are `used`, oldest first.
-pub(crate) fn oldest_first<N: Copy + Ord>(stamps: &[N], entries: &[Entry], used: &[u64]) -> Vec<Entry> {
-    let mut slots: Vec<_> = (0..stamps.len()).filter(|slot| used[slot / 64] >> (slot % 64) & 1 != 0).collect();
-    slots.sort_unstable_by_key(|&slot| stamps[slot]);
+pub(crate) fn oldest_first<N: Ord>(stamp: impl Fn(usize) -> N, entries: &[Entry], used: &[u64]) -> Vec<Entry> {
+    let mut slots: Vec<_> = (0..entries.len()).filter(|slot| used[slot / 64] >> (slot % 64) & 1 != 0).collect();
+    slots.sort_unstable_by_key(|&slot| stamp(slot));
     slots.into_iter().map(|slot| entries[slot]).collect()
 }

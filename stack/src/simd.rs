@@ -14,7 +14,7 @@ mod avx512;
 use crate::Limits;
 use crate::newest::Stamps;
 use crate::older::Time;
-use crate::recent::{self, WORDS};
+use crate::recent;
 use crate::sets::{self, PART, Part};
 use crate::timeline::{Blocks, FAN, Groups, Live};
 use crate::top::{Order, Top};
@@ -111,8 +111,8 @@ pub(crate) trait Vector: Sized {
 
     /// One bit for each stamp greater than `stamp`.
     #[inline(always)]
-    fn later_wide(stamps: &recent::Stamps, stamp: u16) -> [u64; WORDS] {
-        std::array::from_fn(|word| bits(stamps.0[64 * word..64 * word + 64].iter().map(|&other| other > stamp)))
+    fn later_wide<const N: usize>(stamps: &[recent::Stamps; N], stamp: u16) -> [u64; N] {
+        std::array::from_fn(|word| bits(stamps[word].0.iter().map(|&other| other > stamp)))
     }
 
     /// Sets a stamp.

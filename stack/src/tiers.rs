@@ -30,7 +30,7 @@ impl<const W: usize> Tiers<W> {
             self.newest = Newest::new();
         }
         if self.recent.len() > 0 {
-            self.recent = Recent::new();
+            self.recent.clear();
         }
     }
 

@@ -52,6 +52,10 @@ impl<const W: usize, const ASKED: bool> Task for Upper<'_, '_, W, ASKED> {
         for (number, block) in segment.lines.chunks(BLOCK).enumerate() {
             let (first, fetched, base) = (number * BLOCK, core.work.fetches.len(), segment.base);
             V::run(Pass { core, block, base, first, places: &mut places });
+            if core.reach.is_sample() {
+                let held = places.iter().take(block.len()).map(|place| place.full).filter(|&full| full != FETCHED);
+                held.for_each(|full| core.reach.found(full));
+            }
             let counts = (counts.as_deref_mut(), within.as_deref_mut());
             let (segment, places) = (&mut segment, &places);
             if segment.again.is_empty() {

@@ -4,7 +4,7 @@ use crate::counts::Counts;
 use crate::digest::{Again, Passage, Segment};
 use crate::engine::{BATCH, Core};
 use crate::even::EVEN;
-use crate::held::Entry;
+use crate::held::{Entry, HELD};
 use crate::holes::Instant;
 use crate::older::{Hint, Time};
 use crate::runs::Run;
@@ -116,7 +116,7 @@ impl<const W: usize> Task for Walking<'_, W> {
 
     #[inline(always)]
     fn run<V: Vector>(mut self) {
-        self.core.lower();
+        self.core.lower(true);
         let mut counts = self.core.buckets.take(self.bucket);
         counts.iter_mut().for_each(|counts| self.walk.count_firsts(self.more, counts));
         let Periodic { before, cycle, times, after, by } = &self.walk.firsts;
@@ -395,7 +395,7 @@ impl<const W: usize> Core<W> {
     fn begin_walk(&mut self, walk: &Walk<W>, more: u64, instructions: Instructions) -> bool {
         let (lines, strands) = (walk.lines(walk.periods + more), walk.order.cycle.len() / walk.order.by as usize);
         self.worth.lines += lines;
-        if MORE * self.worth.lines < self.tiers.held.count() as u64 || lines > LONGEST {
+        if MORE * self.worth.lines < self.tiers.held.count().min(HELD) as u64 || lines > LONGEST {
             return false;
         }
         self.worth.lines = 0;
@@ -445,8 +445,8 @@ impl<const W: usize> Core<W> {
         }
     }
 
-    /// All lines of the upper tiers go to the older one, in their order.
-    fn lower(&mut self) {
+    /// All lines of the upper tiers go to the older one, in their order, to sheets if they may.
+    pub(crate) fn lower(&mut self, to_sheets: bool) {
         let mut entries = std::mem::take(&mut self.entries);
         entries.extend(self.tiers.oldest_first());
         if let Some(sharing) = &mut self.sharing {
@@ -459,12 +459,15 @@ impl<const W: usize> Core<W> {
             [line.wrapping_sub(1), line + 1].iter().all(|&other| held.find(other).is_none())
         };
         let few = entries.len() <= FEW || entries.iter().filter(alone).count() <= ALONE;
-        self.older.gather(&mut self.lines, &mut self.work.lower, |line| held.find(line).is_some());
+        if to_sheets {
+            self.older.gather(&mut self.lines, &mut self.work.lower, |line| held.find(line).is_some());
+        }
         for &entry in &entries {
             let (line, id) = (self.tiers.held.line(entry), self.ids[usize::from(entry)]);
             self.work.lowered.push((id, (*self.tiers.held.since_of(entry)).into()));
             let begins = few || self.tiers.held.find(line + 1).is_some();
-            if self.older.sheets.has_end(line) || begins && self.older.sheets.len() < self.older.most / 2 {
+            let begins = begins && self.older.sheets.len() < self.older.most / 2;
+            if to_sheets && (begins || self.older.sheets.has_end(line)) {
                 let (time, place) = self.older.next();
                 self.older.sheets.add(line..line + 1, time, Pace::even(1), place);
                 self.older.pass(1);

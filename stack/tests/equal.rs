@@ -18,8 +18,11 @@ fn check(trace: &Trace, limits: Limits, fast: Stack) {
 
 fn check_one(trace: &Trace, limits: Limits, mut fast: Stack) {
     let mut plain = Plain::new(limits);
-    for (bucket, references) in trace {
+    for (number, (bucket, references)) in trace.iter().enumerate() {
         let references: Vec<_> = references.iter().map(|&(line, store)| Reference::new(line, store)).collect();
+        if number % 5 == 1 || number % 5 == 4 {
+            fast.change_width();
+        }
         fast.feed(&references, Bucket(*bucket));
         plain.feed(&references, Bucket(*bucket));
     }
@@ -248,7 +251,10 @@ proptest! {
                     Some(taken) => taken.add(fast.take_deferred()),
                     None => taken = Some(fast.take_deferred()),
                 },
-                2 => taken.iter_mut().for_each(Deferred::work_off),
+                2 => {
+                    taken.iter_mut().for_each(Deferred::work_off);
+                    fast.change_width();
+                }
                 _ => {
                     taken.take().into_iter().for_each(|deferred| fast.put_back(deferred));
                     prop_assert!(fast.settle());
@@ -270,6 +276,31 @@ proptest! {
     fn a_clock_that_runs_out_changes_nothing(trace in trace(), left in 0i32..200) {
         let limits = Limits { max_set_bits: 7, max_ways: 8 };
         check(&trace, limits, Stack::with_time_left(limits, left));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Many lines, some phases of few and of many, in tiers that are as wide as pays.
+    #[test]
+    fn tiers_that_are_wide_where_that_pays_count_the_same(
+        phases in prop::collection::vec((prop_oneof![3 => 330..1100_u64, 1 => 1..330_u64, 1 => 1100..4000_u64], 0..13_u32), 2..4),
+    ) {
+        let limits = Limits { max_set_bits: 8, max_ways: 12 };
+        let (mut fast, mut plain, mut at) = (Stack::new(limits), Plain::new(limits), 1_u64);
+        for (lines, shift) in phases {
+            for _ in 0..20 {
+                let mut next = || {
+                    at = at.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                    Reference::new((at >> 33) % lines << shift, at >> 60 == 0)
+                };
+                let references: Vec<_> = (0..2000).map(|_| next()).collect();
+                fast.feed(&references, Bucket::FIRST);
+                plain.feed(&references, Bucket::FIRST);
+            }
+        }
+        prop_assert_eq!(fast.counted(), plain.counted());
     }
 }
 

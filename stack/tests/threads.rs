@@ -209,6 +209,12 @@ fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructi
         };
         let together = repeats(alone, parts.len() - alone);
         let chunk = Chunk { references: &references, parts: &parts, repeats: &together, items, ..Chunk::default() };
+        match at % 6 {
+            1 | 4 => stacks[thread].change_width(),
+            2 => digested.change_width(),
+            3 => fed.change_width(),
+            _ => helped.change_width(),
+        }
         let (before, rest) = stacks.split_at_mut(thread);
         let (mine, after) = rest.split_first_mut().unwrap();
         if at < late {

@@ -4,7 +4,7 @@ use super::{Task, Vector, run_avx2};
 use crate::held::Entry;
 use crate::newest::{NEWEST, Stamps};
 use crate::older::Time;
-use crate::recent::{self, WORDS};
+use crate::recent;
 use crate::sets::Part;
 use crate::top::{NONE, Order, TOP, Top};
 use core::arch::x86_64::*;
@@ -45,19 +45,21 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    fn later_wide(stamps: &recent::Stamps, stamp: u16) -> [u64; WORDS] {
-        let mut later = [0; WORDS];
-        for (part, stamps) in stamps.0.as_chunks::<32>().0.iter().enumerate() {
-            // SAFETY: see above. Stamps are below 2^16: their order is that of signed numbers once shifted down.
-            let bits = unsafe {
-                let shift = _mm256_set1_epi16(i16::MIN);
-                let stamp = _mm256_xor_si256(_mm256_set1_epi16(stamp as i16), shift);
-                let low = _mm256_xor_si256(_mm256_loadu_si256(stamps.as_ptr().cast()), shift);
-                let high = _mm256_xor_si256(_mm256_loadu_si256(stamps.as_ptr().add(16).cast()), shift);
-                let packed = _mm256_packs_epi16(_mm256_cmpgt_epi16(low, stamp), _mm256_cmpgt_epi16(high, stamp));
-                _mm256_movemask_epi8(_mm256_permute4x64_epi64::<0b11_01_10_00>(packed)) as u32
-            };
-            later[part / 2] |= u64::from(bits) << (part % 2 * 32);
+    fn later_wide<const N: usize>(stamps: &[recent::Stamps; N], stamp: u16) -> [u64; N] {
+        let mut later = [0; N];
+        for (later, stamps) in later.iter_mut().zip(stamps) {
+            for (part, stamps) in stamps.0.as_chunks::<32>().0.iter().enumerate() {
+                // SAFETY: see above. Stamps are below 2^16: their order is that of signed numbers once shifted down.
+                let bits = unsafe {
+                    let shift = _mm256_set1_epi16(i16::MIN);
+                    let stamp = _mm256_xor_si256(_mm256_set1_epi16(stamp as i16), shift);
+                    let low = _mm256_xor_si256(_mm256_loadu_si256(stamps.as_ptr().cast()), shift);
+                    let high = _mm256_xor_si256(_mm256_loadu_si256(stamps.as_ptr().add(16).cast()), shift);
+                    let packed = _mm256_packs_epi16(_mm256_cmpgt_epi16(low, stamp), _mm256_cmpgt_epi16(high, stamp));
+                    _mm256_movemask_epi8(_mm256_permute4x64_epi64::<0b11_01_10_00>(packed)) as u32
+                };
+                *later |= u64::from(bits) << (part * 32);
+            }
         }
         later
     }

@@ -6,7 +6,7 @@ use crate::Limits;
 use crate::held::Entry;
 use crate::newest::Stamps;
 use crate::older::Time;
-use crate::recent::{self, RECENT, WORDS};
+use crate::recent;
 use crate::sets::{PART, Part};
 use crate::timeline::{Blocks, FAN, Groups, Live};
 use crate::top::{NONE, Order, TOP, Top};
@@ -40,22 +40,24 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    fn later_wide(stamps: &recent::Stamps, stamp: u16) -> [u64; WORDS] {
-        let mut later = [0; WORDS];
-        for (part, stamps) in stamps.0.as_chunks::<32>().0.iter().enumerate() {
-            // SAFETY: see above.
-            let bits = unsafe {
-                let stamps = _mm512_loadu_si512(stamps.as_ptr().cast());
-                _mm512_cmpgt_epu16_mask(stamps, _mm512_set1_epi16(stamp as i16))
-            };
-            later[part / 2] |= u64::from(bits) << (part % 2 * 32);
+    fn later_wide<const N: usize>(stamps: &[recent::Stamps; N], stamp: u16) -> [u64; N] {
+        let mut later = [0; N];
+        for (later, stamps) in later.iter_mut().zip(stamps) {
+            for (part, stamps) in stamps.0.as_chunks::<32>().0.iter().enumerate() {
+                // SAFETY: see above.
+                let bits = unsafe {
+                    let stamps = _mm512_loadu_si512(stamps.as_ptr().cast());
+                    _mm512_cmpgt_epu16_mask(stamps, _mm512_set1_epi16(stamp as i16))
+                };
+                *later |= u64::from(bits) << (part * 32);
+            }
         }
         later
     }
 
     #[inline(always)]
     fn stamp(stamps: &mut recent::Stamps, slot: usize, stamp: u16) {
-        let part = slot % RECENT / 32 * 32;
+        let part = slot % 64 / 32 * 32;
         // SAFETY: see above.
         unsafe {
             let place = stamps.0.as_mut_ptr().add(part).cast();
