@@ -32,6 +32,8 @@ const OFTEN: u32 = 8;
 /// Loops that do not walk repeat together with so many records behind them, at most, if they have so many accesses.
 const TOGETHER: usize = 8;
 const LONG: u64 = 64;
+/// Two times are worked off, so there have to be more.
+const OFTEN_ENOUGH: usize = 3;
 /// Uses of templates in a chunk.
 const USES: usize = 64;
 
@@ -170,15 +172,14 @@ impl Batch {
             take,
         };
         let mut records = self.records();
-        loop {
-            if let Some((count, times)) = writer.repeat(&records) {
-                writer.together(records.clone().take(count), times, stream);
-                let _ = records.nth(count * times as usize - 1);
-                continue;
-            }
-            let Some(record) = records.next() else { break };
+        while let Some(record) = records.next() {
             match record {
                 Record::Shaped { shape, words, whole: true, items, .. } if shape.plain() && shape.stream => {
+                    // Of a copy, so that what is left stays in registers.
+                    if let Some(left) = writer.repeat(record, records.clone(), stream) {
+                        records = left;
+                        continue;
+                    }
                     stream.clear();
                     stream.extend(words);
                     writer.stream(shape, items, stream);
@@ -249,7 +250,7 @@ impl<T: Take> Writer<'_, T> {
     }
 
     /// The steps of a plain record that happen once.
-    #[inline]
+    #[inline(always)]
     fn once(&mut self, shape: &Shape, items: &[Item], number: u64, words: &[u64]) {
         if shape.simple.is_empty() {
             return;
@@ -430,22 +431,24 @@ impl<T: Take> Writer<'_, T> {
         }
     }
 
-    /// How many of the next records, of which the first is a long loop that does not walk, come again on the same lines, and how
-    /// often they come, if that is often enough.
-    #[inline]
-    fn repeat(&self, records: &Records<'_>) -> Option<(usize, u32)> {
-        let mut ahead = records.clone();
-        let first = ahead.next()?;
-        let Record::Shaped { shape, words, whole: true, .. } = first else { return None };
-        let long = shape.stream && shape.plain() && shape.iterations(words) * shape.simple.len() as u64 >= LONG;
+    /// Takes a loop and records that come next if they come again on the same lines often enough; what is left then.
+    #[inline(never)]
+    fn repeat<'a>(&mut self, first: Record<'a>, mut next: Records<'a>, stream: &mut Vec<u64>) -> Option<Records<'a>> {
+        let Record::Shaped { shape, words, .. } = first else { return None };
+        let long = shape.iterations(words) * shape.simple.len() as u64 >= LONG;
         if !long || !self.take.repeats() || walks::may_walk(shape, words, self.shift) {
             return None;
         }
-        let count = 1 + ahead.take(TOGETHER).position(|record| self.is_alike(first, record))?;
-        let alike =
-            records.clone().zip(records.clone().skip(count)).take_while(|&(one, next)| self.is_alike(one, next));
-        let times = 1 + alike.count() / count;
-        (times > 2).then_some((count, times as u32))
+        let count = 1 + next.clone().take(TOGETHER).position(|record| self.is_alike(first, record))?;
+        let all = std::iter::once(first).chain(next.clone());
+        let pairs = all.clone().zip(next.clone().skip(count - 1));
+        let times = 1 + pairs.take_while(|&(one, other)| self.is_alike(one, other)).count() / count;
+        if times < OFTEN_ENOUGH {
+            return None;
+        }
+        self.together(all.take(count), times as u32, stream);
+        let _ = next.nth(count * times - 2);
+        Some(next)
     }
 
     /// Whether two records have the same references.
