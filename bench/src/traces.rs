@@ -38,7 +38,7 @@ const BASE: u64 = 0x7f00_0000_0000;
 pub const NAMES: [&str; 8] =
     ["matmul-blocked", "molecular", "stencil", "stream", "column-walk", "random-64M", "random-1G", "hash-btree"];
 
-/// The trace of that name, `limit` references long. `None`: no such trace.
+/// The trace of that name, `limit` references long, or random ones of another footprint, as in `random-64K`. `None`: no such trace.
 #[must_use]
 pub fn make(name: &str, limit: usize) -> Option<Vec<Reference>> {
     let mut recorder = Recorder { references: Vec::with_capacity(limit + 4096), limit };
@@ -48,13 +48,18 @@ pub fn make(name: &str, limit: usize) -> Option<Vec<Reference>> {
         "stencil" => stencil(&mut recorder),
         "stream" => stream(&mut recorder),
         "column-walk" => columns(&mut recorder),
-        "random-64M" => random(&mut recorder, 64 << 20),
-        "random-1G" => random(&mut recorder, 1 << 30),
         "hash-btree" => lookups(&mut recorder),
-        _ => return None,
+        _ => random(&mut recorder, footprint(name.strip_prefix("random-")?)?),
     }
     recorder.references.truncate(limit);
     Some(recorder.references)
+}
+
+/// Bytes, as in 64K, 64M or 1G, of a gibibyte at most.
+fn footprint(name: &str) -> Option<u64> {
+    let unit = name.len().checked_sub(1)?;
+    let shift = 10 * (1 + "KMG".find(name.get(unit..)?)?);
+    name[..unit].parse().ok().filter(|&count: &u64| count > 0 && count <= 1 << 30 >> shift).map(|count| count << shift)
 }
 
 /// C += A B of doubles, 1000 x 1000, blocks of 40, four doubles a load.

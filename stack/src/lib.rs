@@ -12,7 +12,7 @@
 //!
 //! 1. the 8 lines on `top`, in order, in a register: more than half of the runs end there;
 //! 2. the 64 `newest` ones behind them, where bit masks give the distances of a line at all set counts together;
-//! 3. the 256 `recent` ones behind those, the same with wider masks;
+//! 3. the 256 `recent` ones behind those, the same with wider masks, or 1024 as long as that pays;
 //! 4. all `older` ones: a `timeline` tells how many are newer than a given one, and `sets` tell the same by set. Only
 //!    every third set count is kept; the others are sums over it.
 //!

@@ -199,7 +199,7 @@ impl<const W: usize> Recent<W> {
     #[inline(always)]
     pub(crate) fn tally<V: Vector>(&self, line: u64) -> [u8; W] {
         if self.wide {
-            V::tally(&*self.index, &self.used, line)
+            V::tally(&self.index, &self.used, line)
         } else {
             V::tally::<W, WORDS>(first(&self.index), first(&self.used), line)
         }
