@@ -293,7 +293,7 @@ proptest! {
             for _ in 0..20 {
                 let mut next = || {
                     at = at.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-                    Reference::new((at >> 33) % lines << shift, at >> 60 == 0)
+                    Reference::new(((at >> 33) % lines) << shift, at >> 60 == 0)
                 };
                 let references: Vec<_> = (0..2000).map(|_| next()).collect();
                 fast.feed(&references, Bucket::FIRST);
