@@ -64,26 +64,10 @@ pub fn run(args: &Args) -> Result<()> {
 /// Hands on every reference of a chunk as often as it occurs; returns how many.
 fn expand(chunk: Chunk<'_>, mut take: impl FnMut(&[Reference])) -> u64 {
     let mut count = 0;
-    let mut piece = |at: usize, len: u32, times: u32| {
-        let piece = &chunk.references[at..at + len as usize];
-        (0..times).for_each(|_| take(piece));
-        count += u64::from(len) * u64::from(times);
-        at + len as usize
-    };
-    let (mut number, mut at) = (0, 0);
-    while let Some(&Part { len, times }) = chunk.parts.get(number) {
-        if let Some(found) = chunk.repeats.iter().find(|found| found.part as usize == number) {
-            let (begin, together) = (at, &chunk.parts[number..number + found.parts as usize]);
-            for _ in 0..found.times {
-                at = together.iter().fold(begin, |at, part| piece(at, part.len, part.times));
-            }
-            number += together.len();
-        } else {
-            at = piece(at, len, times);
-            number += 1;
-        }
-    }
-    piece(at, (chunk.references.len() - at) as u32, 1);
+    chunk.for_each_occurrence(|piece| {
+        count += piece.len() as u64;
+        take(&chunk.references[piece]);
+    });
     count
 }
 

@@ -530,9 +530,7 @@ impl<T: Take> Writer<'_, T> {
 
     /// The last piece ends at `end`.
     fn divide(&mut self, end: usize) {
-        if self.piece > self.divided {
-            self.parts.push(Part { len: (self.piece - self.divided) as u32, times: 1 });
-        }
+        self.part_up_to(self.piece);
         self.parts.push(Part { len: (end - self.piece) as u32, times: self.times });
         (self.divided, self.times) = (end, 1);
     }
@@ -540,9 +538,14 @@ impl<T: Take> Writer<'_, T> {
     /// The same, and what comes next is another part.
     fn end_part(&mut self) {
         self.end_piece();
-        if self.references.len() > self.divided {
-            self.parts.push(Part { len: (self.references.len() - self.divided) as u32, times: 1 });
-            self.divided = self.references.len();
+        self.part_up_to(self.references.len());
+    }
+
+    /// What is in no part yet, before `end`, is one.
+    fn part_up_to(&mut self, end: usize) {
+        if end > self.divided {
+            self.parts.push(Part { len: (end - self.divided) as u32, times: 1 });
+            self.divided = end;
         }
     }
 
@@ -555,8 +558,8 @@ impl<T: Take> Writer<'_, T> {
     /// Gives what lies before `end`, closed, to the engine.
     #[cold]
     fn hand_on_up_to(&mut self, end: usize) {
-        if !self.parts.is_empty() && end > self.divided {
-            self.parts.push(Part { len: (end - self.divided) as u32, times: 1 });
+        if !self.parts.is_empty() {
+            self.part_up_to(end);
         }
         if end > 0 || !self.uses.is_empty() {
             let (references, items) = (&self.references[..end], self.items.get(..end).unwrap_or_default());
@@ -692,24 +695,14 @@ mod tests {
             let items = chunk.items.iter().map(|item| item.0).chain(std::iter::repeat(0));
             let written: Vec<_> =
                 chunk.references.iter().zip(items).map(|(r, item)| (r.line(), r.is_store(), item)).collect();
-            let (mut rest, mut repeats) = (written.as_slice(), chunk.repeats.iter().peekable());
-            let whole = [Part { len: rest.len() as u32, times: 1 }];
-            let (mut within, mut begin) = (None, 0);
-            for (number, part) in (0..).zip(if chunk.parts.is_empty() { &whole[..] } else { chunk.parts }) {
-                if let Some(found) = repeats.next_if(|found| found.part == number) {
-                    (within, begin) = (Some(found), all.len());
-                }
-                let (piece, after) = rest.split_at(part.len as usize);
-                for _ in 0..part.times {
-                    all.extend_from_slice(piece);
-                }
-                rest = after;
-                if let Some(found) = within.take_if(|found| found.part + found.parts == number + 1) {
-                    let end = all.len();
-                    (1..found.times).for_each(|_| all.extend_from_within(begin..end));
-                }
-            }
-            assert!(rest.is_empty() && repeats.next().is_none() && within.is_none(), "parts that leave some out");
+            let parts: usize = chunk.parts.iter().map(|part| part.len as usize).sum();
+            assert!(chunk.parts.is_empty() || parts == written.len(), "parts that leave some out");
+            let end = chunk.repeats.iter().fold(0, |end, repeat| {
+                assert!(repeat.part >= end && repeat.parts > 0, "parts that repeat with some and with others");
+                repeat.part + repeat.parts
+            });
+            assert!(end as usize <= chunk.parts.len(), "parts that are not there repeat");
+            chunk.for_each_occurrence(|piece| all.extend_from_slice(&written[piece]));
         };
         batch.references_to(shift, true, &mut Scratch::default(), Repeating(take));
         (all, written)

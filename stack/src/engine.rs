@@ -812,9 +812,7 @@ impl<const W: usize> Core<W> {
                 Some(full) => fetch.full += full as u32,
                 None => fetch.flags |= COLD,
             }
-            let is_mid = fetch.flags & COLD == 0 && Reach::is_mid(fetch.full);
-            self.reach.mid += u32::from(is_mid);
-            self.reach.far += u32::from(!is_mid);
+            self.reach.fetched((fetch.flags & COLD == 0).then_some(fetch.full));
         }
     }
 

@@ -95,6 +95,8 @@ pub use sink::{MissesBySite, Outcome, Sink, SiteMisses};
 pub use template::{Found, Learns, Use, Went};
 pub use visit::{Common, There, Visit};
 
+use std::ops::Range;
+
 /// One reference: a line number and whether it is a store. Line numbers are addresses divided by the line size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference(u64);
@@ -241,6 +243,27 @@ impl<'a> Chunk<'a> {
             Some([of(part.times.min(1)), of(part.times.saturating_sub(1))])
         });
         pieces.flatten().flatten()
+    }
+
+    /// Gives `take` where the references of each part are, in program order, as often as they occur.
+    pub fn for_each_occurrence(&self, mut take: impl FnMut(Range<usize>)) {
+        let whole = [Part { len: self.references.len() as u32, times: 1 }];
+        let parts = if self.parts.is_empty() { &whole } else { self.parts };
+        let (mut number, mut at) = (0, 0);
+        while number < parts.len() {
+            let found = self.repeats.iter().find(|found| found.part as usize == number);
+            let (count, times) = found.map_or((1, 1), |found| (found.parts as usize, found.times));
+            let (begin, together) = (at, &parts[number..number + count]);
+            for _ in 0..times {
+                at = begin;
+                for part in together {
+                    let piece = at..at + part.len as usize;
+                    at = piece.end;
+                    (0..part.times).for_each(|_| take(piece.clone()));
+                }
+            }
+            number += count;
+        }
     }
 
     /// Whether nothing is here.

@@ -6,7 +6,6 @@
 
 use crate::held::Entry;
 use crate::simd::{Index, Task, Vector};
-use std::ops::AddAssign;
 
 /// How many lines the tier holds.
 pub(crate) const NEWEST: usize = 64;
@@ -113,7 +112,10 @@ impl<const W: usize> Newest<W> {
     pub(crate) fn remove<V: Vector>(&mut self, stamps: &mut V::Stamps, slot: usize) {
         self.used &= !(1 << slot);
         V::run(Renumber(self));
-        make_oldest(&mut self.stamps.0, &mut self.by_age, slot);
+        let rank = self.stamps.0[slot];
+        self.stamps.0.iter_mut().filter(|stamp| **stamp < rank).for_each(|stamp| *stamp += 1);
+        self.stamps.0[slot] = 0;
+        self.by_age[..=usize::from(rank)].rotate_right(1);
         *stamps = V::load(&self.stamps);
     }
 
@@ -148,17 +150,6 @@ impl<const W: usize> Task for Renumber<'_, W> {
     fn run<V: Vector>(self) {
         self.0.renumber::<V>();
     }
-}
-
-/// Makes a slot the oldest: of stamps that are ranks and slots by rank.
-pub(crate) fn make_oldest<N>(stamps: &mut [N], by_age: &mut [N], slot: usize)
-where
-    N: Copy + Ord + AddAssign + From<u8> + Into<usize>,
-{
-    let rank = stamps[slot];
-    stamps.iter_mut().filter(|stamp| **stamp < rank).for_each(|stamp| *stamp += 1.into());
-    stamps[slot] = 0.into();
-    by_age[..=rank.into()].rotate_right(1);
 }
 
 /// The entries of the slots that are `used`, oldest first.

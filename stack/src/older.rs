@@ -75,6 +75,11 @@ struct Late {
     fresh: u32,
 }
 
+/// Whether such a line is still at its place.
+fn is_here(lines: &Lines, &(_, id, place): &(u64, Id, u32)) -> bool {
+    lines.get(id).place == place
+}
+
 impl Late {
     #[inline(always)]
     fn push(&mut self, line: u64, id: Id, place: u32) {
@@ -266,8 +271,7 @@ impl Older {
             Singles::From(place) => self.late.from(place),
             Singles::Many(_) => None,
         };
-        let is_here = |&&(_, id, place): &&(u64, Id, u32)| lines.get(id).place == place;
-        late.unwrap_or_default().iter().filter(is_here).map(|&(line, ..)| line)
+        late.unwrap_or_default().iter().filter(|line| is_here(lines, line)).map(|&(line, ..)| line)
     }
 
     /// A line comes in, in no sheet; when.
@@ -293,7 +297,7 @@ impl Older {
         held: impl Fn(u64) -> bool,
     ) {
         let Some(mut fresh) = self.late.from(self.late.fresh).map(<[_]>::to_vec) else { return };
-        fresh.retain(|&(_, id, place)| lines.get(id).place == place);
+        fresh.retain(|line| is_here(lines, line));
         let mut order: Vec<_> = fresh.iter().map(|&(line, ..)| line).zip(0..).collect();
         order.sort_unstable();
         let when = |line: u64| {
@@ -323,7 +327,7 @@ impl Older {
         if late.fresh < timeline.next() {
             late.fresh = timeline.next();
             late.keep(FRESH);
-            late.lines.retain(|&(_, id, place)| lines.get(id).place == place);
+            late.lines.retain(|line| is_here(lines, line));
             late.keep(FEW);
         }
     }
@@ -453,7 +457,7 @@ impl Older {
 
     #[cold]
     fn make_room(&mut self, lines: &mut Lines) {
-        self.late.lines.retain(|&(_, id, place)| lines.get(id).place == place);
+        self.late.lines.retain(|line| is_here(lines, line));
         let ranks = self.timeline.ranks();
         let moved = |place: u32| 1 + ranks.of(place);
         self.sheets.replace(moved);

@@ -2,7 +2,7 @@
 
 use crate::counts::{Buckets, Residents};
 use crate::repeats::Kind;
-use crate::{Bucket, Chunk, Counted, Engine, Item, Limits, Part, Reference};
+use crate::{Bucket, Chunk, Counted, Engine, Item, Limits, Reference};
 use std::collections::HashMap;
 
 /// Distances by set are kept for so many set counts.
@@ -89,26 +89,12 @@ impl Plain {
 
 impl Engine for Plain {
     fn feed_chunk(&mut self, chunk: Chunk<'_>, bucket: Bucket) {
-        let whole = [Part { len: chunk.references.len() as u32, times: 1 }];
-        let parts = if chunk.parts.is_empty() { &whole } else { chunk.parts };
-        let (mut number, mut at) = (0, 0);
-        while number < parts.len() {
-            let found = chunk.repeats.iter().find(|found| found.part as usize == number);
-            let (count, times) = found.map_or((1, 1), |found| (found.parts as usize, found.times));
-            let (begin, some) = (at, &parts[number..number + count]);
-            for _ in 0..times {
-                at = begin;
-                for part in some {
-                    let piece = at..at + part.len as usize;
-                    at = piece.end;
-                    for index in (0..part.times).flat_map(|_| piece.clone()) {
-                        let item = chunk.items.get(index).copied().unwrap_or_default();
-                        self.reference(chunk.references[index], bucket, item);
-                    }
-                }
+        chunk.for_each_occurrence(|piece| {
+            for index in piece {
+                let item = chunk.items.get(index).copied().unwrap_or_default();
+                self.reference(chunk.references[index], bucket, item);
             }
-            number += count;
-        }
+        });
     }
 
     fn counted(&self) -> Vec<Counted> {

@@ -24,8 +24,8 @@ const NEW: usize = 1024;
 pub(crate) struct Reach {
     /// In the tier as it is at least; where only a wide one has them; and further down.
     near: u32,
-    pub(crate) mid: u32,
-    pub(crate) far: u32,
+    mid: u32,
+    far: u32,
     blocks: u32,
     flips: bool,
 }
@@ -58,9 +58,17 @@ impl Reach {
         }
     }
 
+    /// A line came in from the older tier, from so far down, if it was there.
+    #[inline(always)]
+    pub(crate) fn fetched(&mut self, full: Option<u32>) {
+        let is_mid = full.is_some_and(Self::is_mid);
+        self.mid += u32::from(is_mid);
+        self.far += u32::from(!is_mid);
+    }
+
     /// Lines so far down are in a wide tier only.
     #[inline(always)]
-    pub(crate) fn is_mid(full: u32) -> bool {
+    fn is_mid(full: u32) -> bool {
         (HELD as u32..(HELD + MOST_RECENT - RECENT) as u32).contains(&full)
     }
 
