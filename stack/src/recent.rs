@@ -3,7 +3,7 @@
 //! Invariant: every line here is older than the newest tier and more recent than the older one. A line that goes up
 //! leaves its slot to the one that comes down for it. Otherwise it is as the newest tier, with wider masks and stamps.
 //!
-//! A line among the next thousand takes three times as long in the older tier as it would here, but all lines of a wide tier
+//! A line among the next thousand takes longer in the older tier than it would here, but all lines of a wide tier
 //! have to be looked at for those that are deeper, and for those that are near. So it is wide as long as it pays (`Reach`).
 
 use crate::boxed;
