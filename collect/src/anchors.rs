@@ -9,8 +9,8 @@ pub struct Seek {
     pub one_in: u32,
     /// Anchors that have to agree.
     pub anchors: u32,
-    /// Accesses of the shortest round, about. Several shorter ones are taken for one.
-    pub shortest: u64,
+    /// Accesses of a round that is long. Several shorter ones are taken together until they have a part of that.
+    pub long: u64,
     /// Words of the longest.
     pub longest: usize,
     /// Where a word stands for so many accesses, on average, what comes is kept before there is a guess, up to half of the
@@ -27,7 +27,7 @@ impl Default for Seek {
         Self {
             one_in: 128,
             anchors: 8,
-            shortest: 1 << 19,
+            long: 1 << 19,
             longest: 1 << 24,
             dense: 2,
             steady: 1 << 16,
@@ -36,8 +36,9 @@ impl Default for Seek {
     }
 }
 
-/// Words that decide whether there is an anchor, or fewer at the end of a batch.
+/// Words that decide what an anchor is where rounds are sought; and where one is looked for, which may begin near the end of a batch.
 const CONTEXT: usize = 8;
+pub(crate) const SHORT: usize = 2;
 /// One word in so many may be an anchor by the first two of these.
 pub(crate) const FEW: u64 = 64;
 /// After so many times its length, in powers of two, a wrong guess may be made again, doubled each time up to so often.
@@ -47,7 +48,8 @@ const MOST_WAIT: u32 = 8;
 const SHARE: u64 = 32;
 /// Words that are looked at together.
 const PIECE: usize = 16;
-/// Words of which one is an anchor however much they stand for.
+/// Words of which one is an anchor, at least; unless they stand for so much that all of them may be, so that a round of very few
+/// words has some wherever the program's data lie.
 const FEWEST: u32 = 4;
 /// Words of a block; and accesses that a word stands for where all blocks are looked at.
 const BLOCK: u64 = 64;
@@ -60,8 +62,9 @@ const FAR: u64 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Seeker {
     pub(crate) seek: Seek,
-    /// Words that came.
+    /// Words that came, and the last of them.
     pub(crate) at: u64,
+    last: Vec<u64>,
     /// All anchors, and some that are far apart.
     near: Anchors,
     far: Anchors,
@@ -114,32 +117,49 @@ impl Seeker {
     }
 
     /// In the words of a batch that stands for so many accesses, after so many before it. To be counted in [`Self::at`].
-    pub(crate) fn look(&mut self, words: &[u64], accesses: u64, before: u64) {
+    pub(crate) fn look(&mut self, words: &[u64], accesses: u64, accesses_before: u64) {
         // What a word stands for.
         let each = (accesses / words.len() as u64).max(1);
-        let mask = u64::from(self.seek.one_in.checked_shr(each.ilog2()).unwrap_or(0).max(FEWEST) - 1);
-        let begin = self.at;
+        let one_in = |one_in: u32| one_in.checked_shr(each.ilog2()).unwrap_or(0);
+        let fewest = one_in(FEWEST * self.seek.one_in).clamp(1, FEWEST);
+        let mask = u64::from(one_in(self.seek.one_in).max(fewest) - 1);
+        let (begin, far) = (self.at, FAR * u64::from(FEWEST / fewest));
         // Where there are many words for few accesses one block in four is looked at, by chance: one anchor in 16 is met twice.
         let looked_at = |at: usize| each >= DENSE || ((begin + at as u64) / BLOCK).wrapping_mul(MIX) >> 62 == 0;
-        for_each_anchor(words, mask, looked_at, |at, what| {
-            self.meet(what, begin + at as u64, before + at as u64 * each);
+        // Those that began in the batch before; it may have been short.
+        let mut edge = std::mem::take(&mut self.last);
+        let before = edge.len();
+        edge.extend(words.iter().take(CONTEXT - 1));
+        for_each_anchor(
+            &edge,
+            mask,
+            CONTEXT,
+            |_| true,
+            |at, what| {
+                self.meet(what, begin + at as u64 - before as u64, accesses_before, far);
+            },
+        );
+        for_each_anchor(words, mask, CONTEXT, looked_at, |at, what| {
+            self.meet(what, begin + at as u64, accesses_before + at as u64 * each, far);
         });
+        let all = if words.len() < CONTEXT { &edge } else { words };
+        self.last = all[all.len().saturating_sub(CONTEXT - 1)..].to_vec();
     }
 
     #[cold]
-    fn meet(&mut self, what: u64, at: u64, accesses: u64) {
+    fn meet(&mut self, what: u64, at: u64, accesses: u64, far: u64) {
         let wrong = |length| self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until);
         let now = Anchor { what, at, accesses };
         self.near.meet(now, wrong);
-        if what >> 16 & (FAR - 1) == 0 {
+        if what >> 16 & (far - 1) == 0 {
             self.far.meet(now, wrong);
         }
     }
 
-    /// What seems to be a round: the shortest, with its accesses. Several of them may be taken for one, so that there are enough.
+    /// What seems to be a round: the shortest, with its accesses.
     pub(crate) fn sure(&self) -> Option<Length> {
-        let Seek { anchors, shortest, .. } = self.seek;
-        let sure = |one: &&Length| one.votes >= anchors && self.at - one.since >= one.at_least(shortest) / SHARE;
+        let Seek { anchors, long, .. } = self.seek;
+        let sure = |one: &&Length| one.votes >= anchors && self.at - one.since >= one.at_least(long) / SHARE;
         let of = |anchors: &Anchors| anchors.lengths.iter().filter(sure).max_by_key(|one| one.votes).copied();
         of(&self.near).or_else(|| of(&self.far))
     }
@@ -157,7 +177,7 @@ impl Seeker {
 
     /// Begins anew: words came that were not looked at.
     pub(crate) fn forget(&mut self) {
-        (self.near, self.far) = Default::default();
+        (self.near, self.far, self.last) = Default::default();
     }
 }
 
@@ -196,24 +216,25 @@ impl Anchors {
 
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Gives the anchors in words, about one in `mask + 1`, to `take`: where, and what. Where `looked_at` does not say so of the
-/// first word of a piece there are none.
+/// Gives the anchors in words, about one in `mask + 1`, to `take`: where, and what, which depends on so many words, 2 or more,
+/// that are there. Where `looked_at` does not say so of the first word of a piece there are none.
 #[inline(always)]
 pub(crate) fn for_each_anchor(
     words: &[u64],
     mask: u64,
+    context: usize,
     looked_at: impl Fn(usize) -> bool,
     mut take: impl FnMut(usize, u64),
 ) {
     let few = mask.min(FEW - 1);
-    for at in (0..words.len() - 1).step_by(PIECE) {
+    for at in (0..words.len().saturating_sub(1)).step_by(PIECE) {
         let piece = &words[at..];
         if !looked_at(at) || piece.first_chunk().is_some_and(|words| !some_may_be(words, few as u32)) {
             continue;
         }
         let first_two = piece.windows(2).take(PIECE).enumerate();
         for (index, _) in first_two.filter(|(_, two)| may_be(two[0], two[1], few as u32)) {
-            let context = &piece[index..piece.len().min(index + CONTEXT)];
+            let Some(context) = piece.get(index..index + context) else { break };
             let what = context.iter().fold(0, |sum: u64, &word| (sum ^ word).wrapping_mul(MIX).rotate_left(29));
             if what & (mask / (few + 1)) == 0 {
                 take(at + index, what);

@@ -1,5 +1,6 @@
 //! Accesses in program order, as they were recorded: what happens in a loop is not written out.
 
+use crate::courses::Course;
 use crate::objects::Objects;
 use crate::shape::{Event, Shape, What};
 use crate::walks;
@@ -442,6 +443,11 @@ impl Batch {
                 take(*event, words);
             }
         }
+    }
+
+    /// Gives the accesses between two places to `take`, as courses.
+    pub(crate) fn for_each_course(&self, between: Range<Place>, mut take: impl FnMut(Course)) {
+        self.records_between(between).for_each(|record| record.for_each_course(&mut take));
     }
 
     pub(crate) fn words(&self) -> &[u64] {

@@ -233,7 +233,10 @@ impl Session {
     pub fn new(config: Config) -> Self {
         let parts = vec![config.clone()];
         let sought = config.order == Order::Time && config.sample.is_none();
-        let rounds = config.rounds.filter(|_| sought && !config.line_sizes.is_empty()).map(Rounds::new);
+        let rounds = config
+            .rounds
+            .filter(|_| sought && !config.line_sizes.is_empty())
+            .map(|seek| Rounds::new(seek, config.line_sizes.iter().map(|size| size.ilog2()).collect()));
         Self {
             config,
             parts,
@@ -769,15 +772,21 @@ impl Session {
             Next::Break(to) => {
                 self.count_again(&batch.part(Place::START..to), bucket);
                 let left = self.end_rounds(repeating, DRAINED);
-                if let Some(rounds) = repeating.rounds.as_mut().filter(|_| !batch.has_events()) {
-                    rounds.expect(left);
-                }
-                if to == Place::START {
-                    return false;
-                }
                 let mut rest = batch.part(to..batch.end());
                 self.attribute(slot, &mut rest);
+                if let Some(rounds) = repeating.rounds.as_mut().filter(|_| !batch.has_events()) {
+                    rounds.expect(left, &rest, bucket);
+                }
                 self.analyse_only(&rest, bucket);
+            }
+            Next::Resume(to) => {
+                let (known, again) = (batch.part(Place::START..to), batch.part(to..batch.end()));
+                if self.analyse_only(&known, bucket) && self.is_true(|stacks| stacks.is_told()) {
+                    self.count_again(&again, bucket);
+                } else {
+                    rounds.give_up();
+                    self.analyse_only(&again, bucket);
+                }
             }
             Next::Skip => self.count_again(batch, bucket),
         }

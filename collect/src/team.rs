@@ -31,7 +31,7 @@ use bf_stack::Bucket;
 
 /// Rounds that are analysed once one was recorded; the last of them counts again.
 pub(crate) const ANALYSED: u64 = 3;
-/// The shortest round has so many times fewer accesses than one of a single thread: what it takes to find it again counts.
+/// The shortest round has so many times fewer accesses than a long one: what it takes to find it again counts.
 const SHORTER: u64 = 8;
 /// Rounds that are recorded, at most, where one does not tell whether those of different threads are of one length.
 const MOST_RECORDED: usize = 2;
@@ -65,9 +65,11 @@ pub(crate) struct Team {
     accesses: u64,
     /// By slot, words of the round that is sought next.
     next: Vec<usize>,
-    /// Where something else came, of late, and whether that is why a round ends.
+    /// Where something else came, of late, and whether that is why a round ends; and whether that came before the thread had done
+    /// a second one, so that it may be of another length.
     breaks: Vec<Broken>,
     is_broken: bool,
+    is_doubtful: bool,
     /// Words that were analysed since the first of those, and whether rounds were counted again before the last.
     spent: u64,
     pays: bool,
@@ -238,6 +240,7 @@ impl Team {
         let mut at: Vec<_> = self.members.iter().map(|member| member.seeker.at).collect();
         at[slot] -= words;
         self.is_broken = true;
+        self.is_doubtful = self.members[slot].same < self.members[slot].length as u64;
         if self.breaks.is_empty() {
             self.spent = 0;
         }
@@ -319,7 +322,7 @@ impl Team {
         self.wrong = if times > 0 { 0 } else { self.wrong + 1 };
         if std::mem::take(&mut self.is_broken) && self.wrong <= PATIENCE {
             // It may go on in a moment.
-            if self.next.is_empty() {
+            if self.next.is_empty() && !self.is_doubtful {
                 self.next = self.members.iter().map(|member| member.length).collect();
             }
             self.until = self.clock + self.accesses / 2;
@@ -368,7 +371,7 @@ impl Team {
         }
         let all: Vec<_> = self.members.iter().map(of).collect();
         let accesses = all.iter().flatten().map(|one| one.1).max().unwrap_or_default().max(1);
-        let times = (self.seek.shortest / SHORTER).max(1).div_ceil(accesses);
+        let times = (self.seek.long / SHORTER).max(1).div_ceil(accesses);
         let mut lengths = Vec::new();
         for (member, one) in self.members.iter().zip(all) {
             let is_idle = member.seen == 0 || self.clock - member.seen > IDLE * accesses;

@@ -240,6 +240,30 @@ unsigned bf_shim_chain(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Block, LL
   return N == L->getNumBlocks() && Exits <= 1 ? N : 0;
 }
 
+// How often a loop goes back that ends where something which moves by a constant is equal to something: LLVM does not say, because it
+// does not know that it ever is. If it is not, the loop does not end.
+static const SCEV *untilEqual(const Loop &L, ScalarEvolution &SE) {
+  BasicBlock *Latch = L.getLoopLatch();
+  auto *Compared = L.getExitingBlock() == Latch ? L.getLatchCmpInst() : nullptr;
+  if (!Compared || !Compared->isEquality())
+    return SE.getCouldNotCompute();
+  bool LeavesIfTrue = !L.contains(Latch->getTerminator()->getSuccessor(0));
+  if (LeavesIfTrue != (Compared->getPredicate() == ICmpInst::ICMP_EQ))
+    return SE.getCouldNotCompute();
+  const SCEV *Moves = SE.getSCEV(Compared->getOperand(0)), *End = SE.getSCEV(Compared->getOperand(1));
+  if (!isa<SCEVAddRecExpr>(Moves))
+    std::swap(Moves, End);
+  auto *Moving = dyn_cast<SCEVAddRecExpr>(Moves);
+  auto *Step = Moving && Moving->isAffine() ? dyn_cast<SCEVConstant>(Moving->getStepRecurrence(SE)) : nullptr;
+  if (!Step || Moving->getLoop() != &L || !SE.isLoopInvariant(End, &L) || End->getType() != Moving->getType())
+    return SE.getCouldNotCompute();
+  bool Down = Step->getAPInt().isNegative();
+  const SCEV *Way = Down ? SE.getMinusSCEV(Moving->getStart(), End) : SE.getMinusSCEV(End, Moving->getStart());
+  if (isa<SCEVCouldNotCompute>(Way))
+    return Way;
+  return SE.getUDivExpr(Way, SE.getConstant(Step->getAPInt().abs()));
+}
+
 // If the number of iterations of the loop that begins with a block, which goes from block to block, and the way the addresses
 // move are known before it starts: computes the number, the addresses in the first iteration (in place of the addresses) and
 // the strides there. With Lasts the loop is left before its last iteration ends: the number is that of whole ones, of which there
@@ -267,6 +291,8 @@ LLVMValueRef bf_shim_stream(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Bloc
 #endif
   Type *Word = Type::getInt64Ty(F.getContext());
   const SCEV *Taken = SE.getBackedgeTakenCount(L);
+  if (isa<SCEVCouldNotCompute>(Taken))
+    Taken = untilEqual(*L, SE);
   if (isa<SCEVCouldNotCompute>(Taken) || SE.getTypeSizeInBits(Taken->getType()) > 64)
     return nullptr;
   auto *Known = dyn_cast<SCEVConstant>(Taken);
