@@ -206,6 +206,12 @@ fn loops_left_in_their_middle_are_streams_if_they_are_of_a_known_length() {
 }
 
 #[test]
+fn loops_that_end_where_numbers_are_equal_are_streams() {
+    let module = Workshop::new().module(&fixtures().join("equal.ll"), &["-O0"]);
+    assert_eq!(segments(&module).iter().filter(|(_, stream)| *stream).count(), 2, "{module}");
+}
+
+#[test]
 fn addresses_a_constant_apart_take_one_word() {
     let workshop = Workshop::new();
     let source = workshop.source(

@@ -71,6 +71,7 @@ fixtures! {
     callees: "callees.c"
     streams: "streams.c"
     loops_left_in_their_middle: "halves.ll"
+    loops_that_end_where_numbers_are_equal: "equal.ll"
     shared_words: "shared.c"
     call_paths: "paths.c"
 }
