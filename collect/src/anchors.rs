@@ -48,6 +48,8 @@ const MOST_WAIT: u32 = 8;
 const SHARE: u64 = 32;
 /// Words that are looked at together.
 const PIECE: usize = 16;
+/// Of so many words it is known how many accesses there were meanwhile.
+const SOME: u64 = 128;
 /// Words of which one is an anchor, at least; unless they stand for so much that all of them may be, so that a round of very few
 /// words has some wherever the program's data lie.
 const FEWEST: u32 = 4;
@@ -188,10 +190,10 @@ impl Length {
     }
 
     /// Accesses of one, in the middle, from where it was first seen up to a word, with so many before that; `None` if that is not
-    /// one yet.
+    /// one yet, or so few of them that a batch more or less matters.
     pub(crate) fn on_average(&self, at: u64, accesses: u64) -> Option<u64> {
         let (words, accesses) = (at.saturating_sub(self.since), accesses.saturating_sub(self.since_accesses));
-        (words >= self.words).then(|| (u128::from(accesses) * u128::from(self.words) / u128::from(words)) as u64)
+        (words >= self.words.max(SOME)).then(|| (u128::from(accesses) * u128::from(self.words) / u128::from(words)) as u64)
     }
 }
 
