@@ -48,8 +48,10 @@ const MOST_WAIT: u32 = 8;
 const SHARE: u64 = 32;
 /// Words that are looked at together.
 const PIECE: usize = 16;
-/// Of so many words it is known how many accesses there were meanwhile.
-const SOME: u64 = 128;
+/// Of the words of so many batches, or of so many words, it is known how many accesses there were meanwhile: which thread came first
+/// does not matter.
+const BATCHES: u64 = 6;
+const SOME: u64 = 160;
 /// Words of which one is an anchor, at least; unless they stand for so much that all of them may be, so that a round of very few
 /// words has some wherever the program's data lie.
 const FEWEST: u32 = 4;
@@ -67,6 +69,8 @@ pub(crate) struct Seeker {
     /// Words that came, and the last of them.
     pub(crate) at: u64,
     last: Vec<u64>,
+    /// Words of the longest batch.
+    pub(crate) longest: u64,
     /// All anchors, and some that are far apart.
     near: Anchors,
     far: Anchors,
@@ -120,6 +124,7 @@ impl Seeker {
 
     /// In the words of a batch that stands for so many accesses, after so many before it. To be counted in [`Self::at`].
     pub(crate) fn look(&mut self, words: &[u64], accesses: u64, accesses_before: u64) {
+        self.longest = self.longest.max(words.len() as u64);
         // What a word stands for.
         let each = (accesses / words.len() as u64).max(1);
         let one_in = |one_in: u32| one_in.checked_shr(each.ilog2()).unwrap_or(0);
@@ -179,7 +184,7 @@ impl Seeker {
 
     /// Begins anew: words came that were not looked at.
     pub(crate) fn forget(&mut self) {
-        (self.near, self.far, self.last) = Default::default();
+        (self.near, self.far, self.last, self.longest) = Default::default();
     }
 }
 
@@ -190,10 +195,11 @@ impl Length {
     }
 
     /// Accesses of one, in the middle, from where it was first seen up to a word, with so many before that; `None` if that is not
-    /// one yet, or so few of them that a batch more or less matters.
-    pub(crate) fn on_average(&self, at: u64, accesses: u64) -> Option<u64> {
+    /// one yet, or so few words that it matters where batches of so many begin.
+    pub(crate) fn on_average(&self, at: u64, accesses: u64, batch: u64) -> Option<u64> {
         let (words, accesses) = (at.saturating_sub(self.since), accesses.saturating_sub(self.since_accesses));
-        (words >= self.words.max(SOME)).then(|| (u128::from(accesses) * u128::from(self.words) / u128::from(words)) as u64)
+        (words >= self.words.max(BATCHES * batch).max(SOME))
+            .then(|| (u128::from(accesses) * u128::from(self.words) / u128::from(words)) as u64)
     }
 }
 
@@ -260,4 +266,41 @@ fn some_may_be(words: &[u64; PIECE + 1], mask: u32) -> bool {
         some |= may_be(words[index], words[index + 1], mask);
     }
     some
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What seems to be a round after each of so many batches, one after the other again and again, each of so many accesses.
+    fn sought(batches: &[Vec<u64>], times: usize, accesses: u64) -> Vec<Option<u64>> {
+        let (mut seeker, mut clock) = (Seeker::new(Seek::default()), 0);
+        let mut look = |batch: &Vec<u64>| {
+            seeker.look(batch, accesses, clock);
+            seeker.at += batch.len() as u64;
+            clock += accesses;
+            seeker.sure().map(|one| one.words)
+        };
+        (0..times).flat_map(|_| batches).map(&mut look).collect()
+    }
+
+    #[test]
+    fn a_round_of_few_words_is_found_wherever_its_data_lie() {
+        for place in 0..300 {
+            let stream = vec![17, 2000, 0x7f12_3456_7000 + place * 0x1010, 72];
+            assert_eq!(sought(&[stream], 40, 8000).last(), Some(&Some(4)), "{place}");
+        }
+    }
+
+    /// A long loop comes in parts, each a batch, which end alike.
+    #[test]
+    fn parts_of_a_round_are_none() {
+        for place in 0..100 {
+            let part =
+                |part: u64| vec![16, 1999, 0x7f12_0000_0000 + (7 * place + part) * 144 * 1999, 144, 0x7ffc_0000, 0];
+            let found = sought(&(0..7).map(part).collect::<Vec<_>>(), 20, 65_000);
+            assert!(found.iter().flatten().all(|&words| words == 42), "{found:?}");
+            assert_eq!(found.last(), Some(&Some(42)));
+        }
+    }
 }

@@ -364,7 +364,7 @@ impl Team {
         let of = |member: &Member| {
             let one = member.seeker.sure()?;
             let at_once = Some(one.accesses).filter(|_| one.words >= self.seek.steady);
-            Some((one.words, one.on_average(member.seeker.at, self.clock).or(at_once)?))
+            Some((one.words, one.on_average(member.seeker.at, self.clock, member.seeker.longest).or(at_once)?))
         };
         if of(&self.members[slot]).is_none() {
             return true;
