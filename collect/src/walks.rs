@@ -12,8 +12,7 @@ const STRANDS: usize = 16;
 const NEAR: u64 = 1;
 /// Lines of a strand that its steps are apart, at most, and those of a period.
 const SPREAD: u64 = 2;
-/// Strands whose lines are so near each other, but for a multiple of this, may meet in a set within a few periods.
-const TURN: i64 = 64;
+/// Strands whose lines are so near each other, but for a multiple of [`turn`], may meet in a set within a few periods.
 const REACH: i64 = 12;
 const REACH_EACH: i64 = 4;
 /// Line numbers that agree in so many bits share a set, whatever their number.
@@ -158,10 +157,16 @@ impl Plan {
 
 /// How lines that are about so far apart share sets: the same for all distances for which all within [`reach`] do so alike.
 fn relation(apart: u64, lines: u64) -> u64 {
-    let near = (apart as i64 + TURN / 2).rem_euclid(TURN) - TURN / 2;
-    let turn = apart.wrapping_sub(near as u64);
-    let shares = if near.abs() <= reach(lines) { turn.trailing_zeros().min(SET_BITS) } else { 0 };
-    (near + TURN) as u64 | u64::from(shares) << 32
+    let turn = turn(lines);
+    let near = (apart as i64 + turn / 2).rem_euclid(turn) - turn / 2;
+    let far = apart.wrapping_sub(near as u64);
+    let shares = if near.abs() <= reach(lines) { far.trailing_zeros().min(SET_BITS) } else { 0 };
+    (near + turn) as u64 | u64::from(shares) << 32
+}
+
+/// A power of two that is more than twice as much as [`reach`].
+const fn turn(lines: u64) -> i64 {
+    if lines <= 4 { 64 } else { 256 }
 }
 
 /// How near lines are that may meet in a set where strands move on by so many lines in a period.
@@ -250,6 +255,7 @@ mod tests {
             2 => Just(16),
             4 => Just(128),
             2 => Just(24),
+            2 => prop_oneof![Just(40), Just(72), Just(80), Just(104), Just(56)],
             1 => prop_oneof![Just(4), Just(48), Just(64), Just(192), Just(256)],
         ];
         let lines = prop_oneof![4 => 12..70_u64, 1 => 0..400_u64];
@@ -522,8 +528,14 @@ mod tests {
         // One line of two, and an order that no sheet has.
         assert_eq!(walks(128, &[0]), 0);
         assert_eq!(walks(128, &[64, 0]), 0);
+        // Records of several fields.
+        assert_eq!(walks(40, &[0]), 5);
+        assert_eq!(walks(56, &[0, 8, 16]), 5);
+        assert_eq!(walks(72, &[0, 16]), 5);
+        assert_eq!(walks(104, &[0, 40, 64, 96]), 5);
+        assert_eq!(walks(320, &[0, 64, 128, 192, 256]), 5);
         // More lines than a period may have.
-        assert_eq!(walks(320, &[0, 64, 128, 192, 256]), 0);
+        assert_eq!(walks(136, &[0, 64, 128]), 0);
     }
 
     /// A loop that loads along one array and stores along another.

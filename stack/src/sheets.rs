@@ -14,7 +14,7 @@ use std::ops::Range;
 pub(crate) const MOST: usize = 64;
 
 /// Lines that each strand of a loop moves on by in a period, at most, where the loop is to be walked over.
-pub const MOST_LINES: usize = 4;
+pub const MOST_LINES: usize = 16;
 
 /// When neighbours come: so many in each period, always at the same times of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
