@@ -532,6 +532,8 @@ mod tests {
         assert_eq!(walks(40, &[0]), 5);
         assert_eq!(walks(56, &[0, 8, 16]), 5);
         assert_eq!(walks(72, &[0, 16]), 5);
+        // A line comes before the one in front of it.
+        assert_eq!(walks(72, &[16, 0, 8]), 5);
         assert_eq!(walks(104, &[0, 40, 64, 96]), 5);
         assert_eq!(walks(320, &[0, 64, 128, 192, 256]), 5);
         // More lines than a period may have.

@@ -12,6 +12,7 @@ use crate::older::{Older, Singles, Time};
 use crate::simd::Vector;
 use crate::walk::{First, Walked};
 use crate::walking::{Follow, Walking};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// So many periods at least.
@@ -25,6 +26,8 @@ const TURN: u32 = 1 << 24;
 #[derive(Clone, Debug)]
 pub(crate) struct Course<const W: usize> {
     from: Front,
+    /// Lines of a period that are before its own in the sheet and come before it.
+    below: u64,
     above: Above<W>,
 }
 
@@ -54,7 +57,7 @@ pub(crate) struct Above<const W: usize> {
 
 impl<const W: usize> Course<W> {
     fn new() -> Self {
-        Self { from: Front::default(), above: Above::new() }
+        Self { from: Front::default(), below: 0, above: Above::new() }
     }
 }
 
@@ -239,7 +242,7 @@ impl<const W: usize> Walking<'_, W> {
         mut counts: Option<&mut Counts<W>>,
     ) {
         let (by, ways) = (self.by(), self.core.limits.max_ways);
-        for (Course { from, above }, does) in courses.iter().zip(cycle) {
+        for (Course { from, above, .. }, does) in courses.iter().zip(cycle) {
             if self.core.work.walked.len() + periods as usize > BATCH {
                 self.leave::<V>(counts.as_deref_mut());
             }
@@ -292,14 +295,29 @@ impl<const W: usize> Walking<'_, W> {
         follows: &mut [Follow],
     ) -> u64 {
         let (mut periods, by) = (left.min(BATCH as u64), self.by());
+        // By sheet, a bit for each of its next lines that came so far.
+        let mut came = SmallVec::<[(usize, u32); 4]>::new();
+        let begins = |bits: u32| bits & (bits + 1) == 0;
         for (number, (first, follow)) in cycle.iter().zip(follows).enumerate() {
             let line = self.line(first.spot) + by * period;
             let older = &self.core.older;
             let Some(sheet) = older.sheets.find_near(line, &mut follow.hint.sheet) else { return 0 };
-            // Its lines are taken by those before it, too.
-            let before = taken(&courses[..number], sheet);
             let extent = older.sheets.extents()[sheet];
-            if extent.first + before != line || before == by {
+            let place = line.wrapping_sub(extent.first);
+            if !came.iter().any(|&(other, _)| other == sheet) {
+                came.push((sheet, 0));
+            }
+            let (mut below, mut evenly) = (0, place < by);
+            for (other, bits) in &mut came {
+                if *other == sheet && evenly {
+                    below = *bits & ((1 << place) - 1);
+                    evenly = begins(below) && *bits >> place & 1 == 0;
+                    *bits |= 1 << place;
+                } else {
+                    evenly &= begins(*bits);
+                }
+            }
+            if !evenly {
                 return 0;
             }
             let (step, lines) = older.sheets.even(sheet, by);
@@ -310,9 +328,10 @@ impl<const W: usize> Walking<'_, W> {
             }
             let (last, singles) = (older.sheets.time_in_front(sheet, line), older.singles(sheet));
             courses[number].from = Front { line, last, step, sheet, singles };
-            self.find_range(line - before, follow);
+            courses[number].below = below.count_ones().into();
+            self.find_range(extent.first, follow);
         }
-        periods
+        if came.iter().all(|&(_, bits)| begins(bits)) { periods } else { 0 }
     }
 
     /// By how many lines each strand moves on in a period.
@@ -346,7 +365,8 @@ impl<const W: usize> Walking<'_, W> {
         above.begin((&self.core.older, &self.core.lines), from, (periods, by), taken, &mut follows[number].cuts)?;
         for (range, lines) in self.ranges.iter().enumerate() {
             let grown = |follows: &[Follow]| follows.iter().filter(|other| other.range == range).count() as u64;
-            let before = grown(&follows[..number]);
+            let is_own = follows[number].range == range;
+            let before = if is_own { courses[number].below } else { grown(&follows[..number]) };
             above.add(from.line, lines.start..lines.end + before, false, grown(follows) > 0);
         }
         Some(())

@@ -23,6 +23,7 @@ use crate::sheets::MOST_LINES;
 use crate::simd::{Task, Vector};
 use crate::template::{Count, Within, hash};
 use crate::{Bucket, Chunk, Found, Item};
+use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
@@ -87,8 +88,9 @@ pub(crate) struct Periodic<T> {
 }
 
 impl<T: Moves> Periodic<T> {
-    /// Of two loops, of which `longer` has one period more, in which each strand moves on by so many lines, to one after the other.
-    fn of(shorter: &[T], longer: &[T], by: u64) -> Option<Self> {
+    /// Of two loops, of which `longer` has one period more, in which each strand moves on by so many lines, to one after the other,
+    /// or not so, but to all of them in a period.
+    fn of(shorter: &[T], longer: &[T], by: u64, in_order: bool) -> Option<Self> {
         let len = longer.len().checked_sub(shorter.len()).filter(|&len| len > 0)?;
         let same = shorter.iter().zip(longer).take_while(|(one, other)| one == other).count();
         let moved = shorter.iter().rev().zip(longer.iter().rev());
@@ -104,19 +106,24 @@ impl<T: Moves> Periodic<T> {
         while end < longer.len() && longer[end - len].moved(by) == longer[end] {
             end += 1;
         }
-        let times = (end - begin) / len;
-        let (before, rest) = longer.split_at(begin);
-        let (cycle, after) = (&rest[..len], &rest[times * len..]);
-        let all = Self { before: before.into(), cycle: cycle.into(), times: times as u64, after: after.into(), by };
-        // Once only it could be anything.
-        (times > 1 && all.cycle.iter().all(|of| all.goes_up(of.spot().strand))).then_some(all)
+        // Where a period begins decides which lines it has.
+        (begin..begin + len).find_map(|begin| {
+            // Once only it could be anything.
+            let times = Some((end - begin) / len).filter(|&times| times > 1)?;
+            let (before, rest) = longer.split_at(begin);
+            let (cycle, after) = (&rest[..len], &rest[times * len..]);
+            let all = Self { before: before.into(), cycle: cycle.into(), times: times as u64, after: after.into(), by };
+            all.cycle.iter().all(|of| all.goes_up(of.spot().strand, in_order)).then_some(all)
+        })
     }
 
-    /// Whether a strand's lines come one after the other.
-    fn goes_up(&self, strand: u32) -> bool {
-        let mut spots = self.strand(strand).map(|(_, spot)| spot.offset);
-        spots.clone().count() as u64 == self.by
-            && spots.next().is_some_and(|first| (first + 1..).zip(spots).all(|(next, spot)| next == spot))
+    /// Whether a strand's lines are neighbours, and come one after the other if they have to.
+    fn goes_up(&self, strand: u32, in_order: bool) -> bool {
+        let mut spots: SmallVec<[_; MOST_LINES]> = self.strand(strand).map(|(_, spot)| spot.offset).collect();
+        if !in_order {
+            spots.sort_unstable();
+        }
+        spots.len() as u64 == self.by && (spots[0]..).zip(&spots).all(|(next, &spot)| next == spot)
     }
 
     /// Where a strand's lines are in a period, and when they come.
@@ -262,7 +269,8 @@ impl<const W: usize> Walk<W> {
         if by > MOST_LINES as u64 {
             return None;
         }
-        let (firsts, order) = (Periodic::of(&firsts, &more_firsts, by)?, Periodic::of(&order, &more_order, by)?);
+        let (firsts, order) =
+            (Periodic::of(&firsts, &more_firsts, by, false)?, Periodic::of(&order, &more_order, by, true)?);
         Some(Self { periods, firsts, order, whats, reach, within, each })
     }
 

@@ -215,7 +215,13 @@ impl<const W: usize> Walking<'_, W> {
             is_cold: taken.is_none(),
         });
         self.find_range(line, follow);
-        self.ranges[follow.range].end += 1;
+        let end = line + 1;
+        self.ranges[follow.range].end = end;
+        // Where lines of a period do not come in their order some came before.
+        if let Some(next) = self.ranges.iter().position(|range| range.start == end) {
+            self.ranges[follow.range].end = self.ranges[next].end;
+            self.ranges.swap_remove(next);
+        }
         if self.core.work.walked.len() == BATCH {
             self.leave::<V>(counts);
         }
