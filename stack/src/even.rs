@@ -9,6 +9,7 @@ use crate::counts::Counts;
 use crate::engine::{BATCH, Core};
 use crate::lines::{Ids, Lines};
 use crate::older::{Older, Singles, Time};
+use crate::sheets::Sheets;
 use crate::simd::Vector;
 use crate::walk::{First, Walked};
 use crate::walking::{Follow, Walking};
@@ -295,31 +296,21 @@ impl<const W: usize> Walking<'_, W> {
         follows: &mut [Follow],
     ) -> u64 {
         let (mut periods, by) = (left.min(BATCH as u64), self.by());
-        // By sheet, a bit for each of its next lines that came so far.
-        let mut came = SmallVec::<[(usize, u32); 4]>::new();
-        let begins = |bits: u32| bits & (bits + 1) == 0;
+        let mut in_order = true;
         for (number, (first, follow)) in cycle.iter().zip(follows).enumerate() {
             let line = self.line(first.spot) + by * period;
             let older = &self.core.older;
             let Some(sheet) = older.sheets.find_near(line, &mut follow.hint.sheet) else { return 0 };
             let extent = older.sheets.extents()[sheet];
-            let place = line.wrapping_sub(extent.first);
-            if !came.iter().any(|&(other, _)| other == sheet) {
-                came.push((sheet, 0));
-            }
-            let (mut below, mut evenly) = (0, place < by);
-            for (other, bits) in &mut came {
-                if *other == sheet && evenly {
-                    below = *bits & ((1 << place) - 1);
-                    evenly = begins(below) && *bits >> place & 1 == 0;
-                    *bits |= 1 << place;
-                } else {
-                    evenly &= begins(*bits);
-                }
-            }
-            if !evenly {
+            let place = line - extent.first;
+            if place >= by {
                 return 0;
             }
+            // Its lines are taken by those before it, too.
+            let before = taken(&courses[..number], sheet);
+            in_order &= place == before;
+            let below = if in_order { Some(before) } else { below(&courses[..number], &older.sheets, sheet, place) };
+            let Some(below) = below else { return 0 };
             let (step, lines) = older.sheets.even(sheet, by);
             periods = periods.min(lines.saturating_sub(1) / by);
             periods = periods.min((self.core.lines.ids(line..line + periods * by).len() as u64).div_ceil(by));
@@ -328,10 +319,10 @@ impl<const W: usize> Walking<'_, W> {
             }
             let (last, singles) = (older.sheets.time_in_front(sheet, line), older.singles(sheet));
             courses[number].from = Front { line, last, step, sheet, singles };
-            courses[number].below = below.count_ones().into();
+            courses[number].below = below;
             self.find_range(extent.first, follow);
         }
-        if came.iter().all(|&(_, bits)| begins(bits)) { periods } else { 0 }
+        if in_order || below(courses, &self.core.older.sheets, usize::MAX, 0).is_some() { periods } else { 0 }
     }
 
     /// By how many lines each strand moves on in a period.
@@ -376,4 +367,33 @@ impl<const W: usize> Walking<'_, W> {
 /// How many lines of a sheet these take in each period.
 fn taken<const W: usize>(courses: &[Course<W>], sheet: usize) -> u64 {
     courses.iter().filter(|course| course.from.sheet == sheet).count() as u64
+}
+
+/// Lines of a period that come before one of them, which is so many behind the first line of its sheet, and are before it there; if
+/// those are the first ones, and so are those that came of other sheets.
+fn below<const W: usize>(earlier: &[Course<W>], sheets: &Sheets, sheet: usize, place: u64) -> Option<u64> {
+    // By sheet, a bit for each line.
+    let mut came = SmallVec::<[(usize, u32); 4]>::new();
+    for &Course { from, .. } in earlier {
+        let bit = 1 << (from.line - sheets.extents()[from.sheet].first);
+        match came.iter_mut().find(|(of, _)| *of == from.sheet) {
+            Some((_, bits)) => *bits |= bit,
+            None => came.push((from.sheet, bit)),
+        }
+    }
+    let are_first = |bits: u32| bits & (bits + 1) == 0;
+    let mut below = 0;
+    for (of, mut bits) in came {
+        if of == sheet {
+            if bits >> place & 1 != 0 {
+                return None;
+            }
+            bits &= (1 << place) - 1;
+            below = bits.count_ones().into();
+        }
+        if !are_first(bits) {
+            return None;
+        }
+    }
+    Some(below)
 }

@@ -24,14 +24,15 @@ pub(crate) struct Pace {
     reciprocal: u64,
     /// Lines of a period, and how long after the first one each of them comes.
     lines: u32,
-    later: [Time; MOST_LINES],
+    later: [u8; MOST_LINES],
 }
 
 impl Pace {
     /// Within a step lines come so long after the first of them, which comes at once.
     pub(crate) fn new(step: Time, later: &[Time]) -> Self {
+        debug_assert!(later.iter().all(|&later| (0..256).contains(&later)), "few strands");
         let mut all = [0; MOST_LINES];
-        all[..later.len()].copy_from_slice(later);
+        all.iter_mut().zip(later).for_each(|(all, &later)| *all = later as u8);
         Self { step, reciprocal: (1_u64 << 62).div_ceil(step as u64), lines: later.len() as u32, later: all }
     }
 
@@ -46,7 +47,7 @@ impl Pace {
         if self.lines == 1 {
             return number as Time * self.step;
         }
-        (number / self.lines) as Time * self.step + self.later[(number % self.lines) as usize]
+        (number / self.lines) as Time * self.step + Time::from(self.later[(number % self.lines) as usize])
     }
 
     /// How many lines come by then, the first included.
@@ -59,7 +60,7 @@ impl Pace {
         }
         let left = time - steps as Time * self.step;
         let later = &self.later[..self.lines as usize];
-        steps * u64::from(self.lines) + later.iter().filter(|&&later| later <= left).count() as u64
+        steps * u64::from(self.lines) + later.iter().filter(|&&later| Time::from(later) <= left).count() as u64
     }
 
     /// In which time so many lines come, if that is always the same.
@@ -90,7 +91,8 @@ impl Piece {
         }
         let is_one = end == next.from + 1;
         let begin = &next.pace.later[..if is_one { 1 } else { next.pace.lines as usize }];
-        let goes_on = (next.from..).zip(begin).all(|(line, later)| both.time_of(line) == next.time + later);
+        let goes_on =
+            (next.from..).zip(begin).all(|(line, &later)| both.time_of(line) == next.time + Time::from(later));
         let same = is_one || (next.pace.step, next.pace.lines) == (both.pace.step, both.pace.lines);
         (goes_on && same && self.place == next.place).then_some(both)
     }

@@ -218,7 +218,9 @@ impl<const W: usize> Walking<'_, W> {
         let end = line + 1;
         self.ranges[follow.range].end = end;
         // Where lines of a period do not come in their order some came before.
-        if let Some(next) = self.ranges.iter().position(|range| range.start == end) {
+        if self.walk.firsts.by > 1
+            && let Some(next) = self.ranges.iter().position(|range| range.start == end)
+        {
             self.ranges[follow.range].end = self.ranges[next].end;
             self.ranges.swap_remove(next);
         }
