@@ -176,8 +176,11 @@ impl Stored {
 
     /// Whether there may be some to which a round does not store, but which it loads.
     fn are_loaded(&self, round: &Batch, shifts: &[u32]) -> bool {
-        if self.0.iter().any(Option::is_none) {
-            return true;
+        let of_size = self.0.iter().map(|stored| stored.as_ref().map(BTreeSet::is_empty));
+        match of_size.collect::<Option<Vec<_>>>() {
+            None => return true,
+            Some(nothing) if nothing.iter().all(|&nothing| nothing) => return false,
+            Some(_) => {}
         }
         let (mut loaded, mut left) = (vec![BTreeSet::new(); shifts.len()], self.0.clone());
         round.for_each_course(Place::START..round.end(), |course| {

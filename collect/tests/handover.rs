@@ -45,7 +45,7 @@ fn run(threads: u32, batches: u64, helpers: usize, apart: bool) -> Snapshot {
 /// Two threads do the same again and again; helpers and a third thread come some time.
 fn run_rounds(rounds: u64) -> Snapshot {
     let limits = Limits { max_set_bits: 1, max_ways: 2 };
-    let seek = Seek { one_in: 4, anchors: 3, shortest: 40, longest: 4000, dense: 0, steady: 0, kept_lines: 1 << 21 };
+    let seek = Seek { one_in: 4, anchors: 3, long: 40, longest: 4000, dense: 0, steady: 0, kept_lines: 1 << 21 };
     let config = Config { limits, rounds: Some(seek), rounds_of_several: true, ..Config::default() };
     let session = Arc::new(Session::new(config));
     let slots = [session.take_slot(), session.take_slot()];

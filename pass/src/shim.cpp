@@ -241,7 +241,8 @@ unsigned bf_shim_chain(FunctionAnalysisManager *FAM, LLVMBasicBlockRef Block, LL
 }
 
 // How often a loop goes back that ends where something which moves by a constant is equal to something: LLVM does not say, because it
-// does not know that it ever is. If it is not, the loop does not end.
+// does not know that it ever is. If it is not, the loop does not end: a power of two passes by each time around, and in 64 bits once
+// around is for ever.
 static const SCEV *untilEqual(const Loop &L, ScalarEvolution &SE) {
   BasicBlock *Latch = L.getLoopLatch();
   auto *Compared = L.getExitingBlock() == Latch ? L.getLatchCmpInst() : nullptr;
@@ -257,11 +258,14 @@ static const SCEV *untilEqual(const Loop &L, ScalarEvolution &SE) {
   auto *Step = Moving && Moving->isAffine() ? dyn_cast<SCEVConstant>(Moving->getStepRecurrence(SE)) : nullptr;
   if (!Step || Moving->getLoop() != &L || !SE.isLoopInvariant(End, &L) || End->getType() != Moving->getType())
     return SE.getCouldNotCompute();
+  APInt By = Step->getAPInt().abs();
+  if (!By.isPowerOf2() && By.getBitWidth() < 64)
+    return SE.getCouldNotCompute();
   bool Down = Step->getAPInt().isNegative();
   const SCEV *Way = Down ? SE.getMinusSCEV(Moving->getStart(), End) : SE.getMinusSCEV(End, Moving->getStart());
   if (isa<SCEVCouldNotCompute>(Way))
     return Way;
-  return SE.getUDivExpr(Way, SE.getConstant(Step->getAPInt().abs()));
+  return SE.getUDivExpr(Way, SE.getConstant(By));
 }
 
 // If the number of iterations of the loop that begins with a block, which goes from block to block, and the way the addresses
