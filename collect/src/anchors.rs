@@ -16,7 +16,7 @@ pub struct Seek {
     /// Where a word stands for so many accesses, on average, what comes is kept before there is a guess, up to half of the
     /// longest round.
     pub dense: u64,
-    /// A round of one thread among several that has so many words takes as long whenever it comes: it is far longer than batches.
+    /// A round of one thread among several that has so many words takes as long whenever it comes, if it is far longer than batches.
     pub steady: u64,
     /// Lines that the stacks may know, at most, which are kept where a round begins.
     pub kept_lines: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Seeker {
     pub(crate) at: u64,
     last: Vec<u64>,
     /// Words of the longest batch.
-    pub(crate) longest: u64,
+    longest: u64,
     /// All anchors, and some that are far apart.
     near: Anchors,
     far: Anchors,
@@ -171,6 +171,17 @@ impl Seeker {
         of(&self.near).or_else(|| of(&self.far))
     }
 
+    /// Accesses of all slots from one such round to the next, of which there were so many by now. In the middle from where it was first
+    /// seen, or at once if it is long; `None` if that is not known yet: where it matters where batches begin.
+    pub(crate) fn meanwhile(&self, one: &Length, now: u64) -> Option<u64> {
+        let (words, accesses) = (self.at.saturating_sub(one.since), now.saturating_sub(one.since_accesses));
+        let some = BATCHES * self.longest;
+        if words >= one.words.max(some).max(SOME) {
+            return Some((u128::from(accesses) * u128::from(one.words) / u128::from(words)) as u64);
+        }
+        (one.words >= self.seek.steady.max(some)).then_some(one.accesses)
+    }
+
     /// A round of so many words was a wrong guess, or cannot be followed up.
     pub(crate) fn give_up(&mut self, length: u64) {
         let place = self.wrong.iter().position(|wrong| wrong.length == length).unwrap_or(self.wrong.len() - 1);
@@ -192,14 +203,6 @@ impl Length {
     /// Words of so many rounds that they have that many accesses.
     pub(crate) fn at_least(&self, accesses: u64) -> u64 {
         self.words.saturating_mul(accesses.div_ceil(self.accesses.max(1)).max(1))
-    }
-
-    /// Accesses of one, in the middle, from where it was first seen up to a word, with so many before that; `None` if that is not
-    /// one yet, or so few words that it matters where batches of so many begin.
-    pub(crate) fn on_average(&self, at: u64, accesses: u64, batch: u64) -> Option<u64> {
-        let (words, accesses) = (at.saturating_sub(self.since), accesses.saturating_sub(self.since_accesses));
-        (words >= self.words.max(BATCHES * batch).max(SOME))
-            .then(|| (u128::from(accesses) * u128::from(self.words) / u128::from(words)) as u64)
     }
 }
 

@@ -363,8 +363,7 @@ impl Team {
         // Words, and accesses of all slots meanwhile.
         let of = |member: &Member| {
             let one = member.seeker.sure()?;
-            let at_once = Some(one.accesses).filter(|_| one.words >= self.seek.steady);
-            Some((one.words, one.on_average(member.seeker.at, self.clock, member.seeker.longest).or(at_once)?))
+            Some((one.words, member.seeker.meanwhile(&one, self.clock)?))
         };
         if of(&self.members[slot]).is_none() {
             return true;
