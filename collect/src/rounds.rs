@@ -72,8 +72,8 @@ enum State {
     /// No guess.
     #[default]
     Seeking,
-    /// Rounds of so many words are being recorded, one after the other.
-    Recording { round: Round, length: usize },
+    /// As many rounds as have to repeat themselves are being recorded, one after the other.
+    Recording { round: Round },
     /// All that came since is the same, up to this place of it. From the next batch on a round is counted: so many of its
     /// words came.
     Following { round: Round, at: Place, counted: Option<usize>, seam: Option<Seam>, of: Origin },
@@ -176,11 +176,11 @@ impl Stored {
 
     /// Whether there may be some to which a round does not store, but which it loads.
     fn are_loaded(&self, round: &Batch, shifts: &[u32]) -> bool {
-        let of_size = self.0.iter().map(|stored| stored.as_ref().map(BTreeSet::is_empty));
-        match of_size.collect::<Option<Vec<_>>>() {
-            None => return true,
-            Some(nothing) if nothing.iter().all(|&nothing| nothing) => return false,
-            Some(_) => {}
+        if self.0.iter().any(Option::is_none) {
+            return true;
+        }
+        if self.0.iter().flatten().all(BTreeSet::is_empty) {
+            return false;
         }
         let (mut loaded, mut left) = (vec![BTreeSet::new(); shifts.len()], self.0.clone());
         round.for_each_course(Place::START..round.end(), |course| {
@@ -256,8 +256,8 @@ impl Rounds {
                 }
                 Next::Analyse
             }
-            State::Recording { round, length } => {
-                let more = (*length - round.content.words().len()).min(words.len());
+            State::Recording { round } => {
+                let more = (self.whole - round.content.words().len()).min(words.len());
                 let end = if more < words.len() { batch.place_behind(Place::START, more) } else { batch.end() };
                 if full || end.word != more {
                     self.give_up();
@@ -269,7 +269,7 @@ impl Rounds {
                     self.give_up();
                     return Next::Analyse;
                 }
-                if round.content.words().len() == *length {
+                if round.content.words().len() == self.whole {
                     let round = round.last(self.length as usize);
                     let is_one = round.words() as u64 == self.length;
                     match round.follow(Place::START, batch, end, bucket).filter(|_| is_one) {
@@ -366,7 +366,7 @@ impl Rounds {
     fn go_back(&mut self) {
         match std::mem::take(&mut self.state) {
             State::Following { of: Origin::Past, .. } => {
-                self.state = State::Recording { round: Round::of_length(self.whole), length: self.whole };
+                self.state = State::Recording { round: Round::of_length(self.whole) };
             }
             _ => self.give_up(),
         }
@@ -468,7 +468,7 @@ impl Rounds {
             self.seam = Some((length - alike.count() % length) % length);
             State::following(past, Place::START, Origin::Past)
         } else {
-            State::Recording { round: Round::of_length(self.whole), length: self.whole }
+            State::Recording { round: Round::of_length(self.whole) }
         };
     }
 }

@@ -27,8 +27,6 @@ const TURN: u32 = 1 << 24;
 #[derive(Clone, Debug)]
 pub(crate) struct Course<const W: usize> {
     from: Front,
-    /// Lines of a period that are before its own in the sheet and come before it.
-    below: u64,
     above: Above<W>,
 }
 
@@ -58,7 +56,7 @@ pub(crate) struct Above<const W: usize> {
 
 impl<const W: usize> Course<W> {
     fn new() -> Self {
-        Self { from: Front::default(), below: 0, above: Above::new() }
+        Self { from: Front::default(), above: Above::new() }
     }
 }
 
@@ -243,7 +241,7 @@ impl<const W: usize> Walking<'_, W> {
         mut counts: Option<&mut Counts<W>>,
     ) {
         let (by, ways) = (self.by(), self.core.limits.max_ways);
-        for (Course { from, above, .. }, does) in courses.iter().zip(cycle) {
+        for (Course { from, above }, does) in courses.iter().zip(cycle) {
             if self.core.work.walked.len() + periods as usize > BATCH {
                 self.leave::<V>(counts.as_deref_mut());
             }
@@ -307,10 +305,10 @@ impl<const W: usize> Walking<'_, W> {
                 return 0;
             }
             // Its lines are taken by those before it, too.
-            let before = taken(&courses[..number], sheet);
-            in_order &= place == before;
-            let below = if in_order { Some(before) } else { below(&courses[..number], &older.sheets, sheet, place) };
-            let Some(below) = below else { return 0 };
+            in_order &= place == taken(&courses[..number], sheet);
+            if !in_order && !are_first(&courses[..number], &older.sheets, Some((sheet, place))) {
+                return 0;
+            }
             let (step, lines) = older.sheets.even(sheet, by);
             periods = periods.min(lines.saturating_sub(1) / by);
             periods = periods.min((self.core.lines.ids(line..line + periods * by).len() as u64).div_ceil(by));
@@ -319,10 +317,9 @@ impl<const W: usize> Walking<'_, W> {
             }
             let (last, singles) = (older.sheets.time_in_front(sheet, line), older.singles(sheet));
             courses[number].from = Front { line, last, step, sheet, singles };
-            courses[number].below = below;
             self.find_range(extent.first, follow);
         }
-        if in_order || below(courses, &self.core.older.sheets, usize::MAX, 0).is_some() { periods } else { 0 }
+        if in_order || are_first(courses, &self.core.older.sheets, None) { periods } else { 0 }
     }
 
     /// By how many lines each strand moves on in a period.
@@ -356,8 +353,12 @@ impl<const W: usize> Walking<'_, W> {
         above.begin((&self.core.older, &self.core.lines), from, (periods, by), taken, &mut follows[number].cuts)?;
         for (range, lines) in self.ranges.iter().enumerate() {
             let grown = |follows: &[Follow]| follows.iter().filter(|other| other.range == range).count() as u64;
-            let is_own = follows[number].range == range;
-            let before = if is_own { courses[number].below } else { grown(&follows[..number]) };
+            // Of its own strand those behind it are counted with the sheet, wherever they are by now.
+            let is_below = |course: &&Course<W>| course.from.sheet == from.sheet && course.from.line < from.line;
+            let before = match follows[number].range == range {
+                true => courses[..number].iter().filter(is_below).count() as u64,
+                false => grown(&follows[..number]),
+            };
             above.add(from.line, lines.start..lines.end + before, false, grown(follows) > 0);
         }
         Some(())
@@ -369,31 +370,25 @@ fn taken<const W: usize>(courses: &[Course<W>], sheet: usize) -> u64 {
     courses.iter().filter(|course| course.from.sheet == sheet).count() as u64
 }
 
-/// Lines of a period that come before one of them, which is so many behind the first line of its sheet, and are before it there; if
-/// those are the first ones, and so are those that came of other sheets.
-fn below<const W: usize>(earlier: &[Course<W>], sheets: &Sheets, sheet: usize, place: u64) -> Option<u64> {
+/// Whether the lines of a period that these take are the first ones of their sheets; of one of them only those before the line that comes
+/// next, which is so many behind its first.
+fn are_first<const W: usize>(courses: &[Course<W>], sheets: &Sheets, next: Option<(usize, u64)>) -> bool {
     // By sheet, a bit for each line.
-    let mut came = SmallVec::<[(usize, u32); 4]>::new();
-    for &Course { from, .. } in earlier {
+    let mut taken = SmallVec::<[(usize, u32); 4]>::new();
+    for &Course { from, .. } in courses {
         let bit = 1 << (from.line - sheets.extents()[from.sheet].first);
-        match came.iter_mut().find(|(of, _)| *of == from.sheet) {
+        match taken.iter_mut().find(|(of, _)| *of == from.sheet) {
             Some((_, bits)) => *bits |= bit,
-            None => came.push((from.sheet, bit)),
+            None => taken.push((from.sheet, bit)),
         }
     }
-    let are_first = |bits: u32| bits & (bits + 1) == 0;
-    let mut below = 0;
-    for (of, mut bits) in came {
-        if of == sheet {
+    taken.into_iter().all(|(of, mut bits)| {
+        if let Some((_, place)) = next.filter(|next| next.0 == of) {
             if bits >> place & 1 != 0 {
-                return None;
+                return false;
             }
             bits &= (1 << place) - 1;
-            below = bits.count_ones().into();
         }
-        if !are_first(bits) {
-            return None;
-        }
-    }
-    Some(below)
+        bits & (bits + 1) == 0
+    })
 }
