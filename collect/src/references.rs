@@ -84,7 +84,7 @@ pub(crate) trait Take {
     }
 
     /// As [`Learns::learn_walk`].
-    fn learn_walk(&mut self, _key: &[u64], _strands: &[Range<u64>], _periods: u64, _loops: [Chunk<'_>; 2]) {}
+    fn learn_walk(&mut self, _plan: &Plan, _loops: [Chunk<'_>; 2]) {}
 
     /// As [`Learns::walk`].
     fn walk(&mut self, _template: u32, _strands: &[Range<u64>], _periods: u64) -> Went {
@@ -127,8 +127,8 @@ impl<L: Learns> Take for (&mut L, Bucket) {
         self.0.find_walk(key, self.1)
     }
 
-    fn learn_walk(&mut self, key: &[u64], strands: &[Range<u64>], periods: u64, loops: [Chunk<'_>; 2]) {
-        self.0.learn_walk(key, strands, periods, loops, self.1);
+    fn learn_walk(&mut self, plan: &Plan, loops: [Chunk<'_>; 2]) {
+        self.0.learn_walk(&plan.key, &plan.strands, plan.pins, plan.period.fewest(), loops, self.1);
     }
 
     fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> Went {
@@ -350,7 +350,7 @@ impl<T: Take> Writer<'_, T> {
                 parts,
                 ..Chunk::default()
             });
-            self.take.learn_walk(&self.plan.key, &self.plan.strands, fewest, loops);
+            self.take.learn_walk(self.plan, loops);
             found = self.take.find_walk(&self.plan.key);
         }
         let Found::Template(template) = found else { return None };

@@ -4,6 +4,7 @@ use crate::directory::Directory;
 use crate::references::{Scratch, Take};
 use crate::sample::{self, Sampled};
 use crate::session::{Config, Snapshot};
+use crate::walks::Plan;
 use crate::{Batch, Bucket, convert};
 use bf_profile::{ItemStack, Owner};
 use bf_stack::{
@@ -66,8 +67,8 @@ impl<T: Take> Take for Limited<'_, T> {
         self.take.find_walk(key)
     }
 
-    fn learn_walk(&mut self, key: &[u64], strands: &[Range<u64>], periods: u64, loops: [Chunk<'_>; 2]) {
-        self.take.learn_walk(key, strands, periods, loops);
+    fn learn_walk(&mut self, plan: &Plan, loops: [Chunk<'_>; 2]) {
+        self.take.learn_walk(plan, loops);
     }
 
     fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> Went {
@@ -105,8 +106,9 @@ impl Take for &mut Beside<'_> {
         self.stack.find_walk(key, self.bucket)
     }
 
-    fn learn_walk(&mut self, key: &[u64], strands: &[Range<u64>], periods: u64, loops: [Chunk<'_>; 2]) {
-        self.stack.learn_walk(key, strands, periods, loops, self.bucket);
+    fn learn_walk(&mut self, plan: &Plan, loops: [Chunk<'_>; 2]) {
+        let fewest = plan.period.fewest();
+        self.stack.learn_walk(&plan.key, &plan.strands, plan.pins, fewest, loops, self.bucket);
     }
 
     fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> Went {

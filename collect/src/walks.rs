@@ -1,13 +1,15 @@
-//! Streams that walk over lines as a whole: along which strands, and what stands for such a stream.
+//! Streams that walk over lines as a whole: along which strands, and what stands for such a stream. Steps that stay where they are,
+//! as where a sum is kept in memory, are its pins.
 
 use crate::references::at;
-use crate::shape::Shape;
+use crate::shape::{Shape, Simple};
 use bf_stack::{Item, MOST_LINES};
 use std::ops::Range;
 
-/// Steps, at most, and strands.
+/// Steps, at most, and strands, and lines that it comes back to in each iteration.
 const STEPS: usize = 64;
 const STRANDS: usize = 16;
+const PINS: usize = 4;
 /// Steps are of one strand if their lines are so near to each other, and those of a period.
 const NEAR: u64 = 1;
 /// Lines of a strand that its steps are apart, at most, and those of a period.
@@ -26,8 +28,9 @@ const FAR: u64 = 1 << 62;
 pub(crate) struct Plan {
     /// How many.
     pub(crate) iterations: u64,
-    /// The lines of each strand.
+    /// The lines of each strand, and then the pins, so many, each as one of its own.
     pub(crate) strands: Vec<Range<u64>>,
+    pub(crate) pins: usize,
     pub(crate) periods: u64,
     pub(crate) period: Period,
     /// Iterations that are left.
@@ -66,17 +69,24 @@ impl Period {
 
 /// Whether a stream may be a walk.
 pub(crate) fn may_walk(shape: &Shape, words: &[u64], shift: u32) -> bool {
-    let mut strides = shape.simple.iter().map(|step| words[step.word as usize + 1]);
-    let Some(stride) = strides.next().filter(|_| shape.plain()) else { return false };
+    let Some(stride) = stride(shape, words).filter(|_| shape.plain()) else { return false };
     let walks = Period::of(stride, shift).is_some_and(|period| period.walks(shape.iterations(words)));
-    walks && strides.all(|other| other == stride)
+    walks && strides(shape, words).all(|other| other == stride || other == 0)
+}
+
+fn strides(shape: &Shape, words: &[u64]) -> impl Iterator<Item = u64> {
+    shape.simple.iter().map(|step| words[step.word as usize + 1])
+}
+
+/// That of the first step that does not stay where it is.
+fn stride(shape: &Shape, words: &[u64]) -> Option<u64> {
+    strides(shape, words).find(|&stride| stride != 0)
 }
 
 impl Plan {
     /// The next `left` iterations of a stream, or some of them; whether they are a walk.
     pub(crate) fn make(&mut self, shape: &Shape, items: &[Item], words: &[u64], left: u64, shift: u32) -> bool {
-        let Some(first) = shape.simple.first().filter(|_| shape.simple.len() <= STEPS) else { return false };
-        let stride = words[first.word as usize + 1];
+        let Some(stride) = stride(shape, words).filter(|_| shape.simple.len() <= STEPS) else { return false };
         let Some(period) = Period::of(stride, shift).filter(|period| period.walks(left)) else { return false };
         self.period = period;
         if left >= FAR / stride || !self.find_strands(shape, words, stride, shift) {
@@ -87,70 +97,104 @@ impl Plan {
         if self.periods < period.fewest() {
             return false;
         }
-        for (step, &number) in shape.simple.iter().zip(&self.strand_of) {
+        let moving = self.moving();
+        for (step, &number) in shape.simple.iter().zip(&self.strand_of).filter(|(_, number)| **number < moving) {
             let last = at(step, words).1 + stride * (self.iterations - 1);
             let end = &mut self.strands[number].end;
             *end = (*end).max((last >> shift) + 1);
         }
-        self.make_key(shape, items, words, shift);
+        let (moving, pins) = self.strands.split_at(moving);
+        let near =
+            |pin: &Range<u64>, strand: &Range<u64>| pin.start + NEAR >= strand.start && pin.start <= strand.end + NEAR;
+        if pins.iter().any(|pin| moving.iter().any(|strand| near(pin, strand))) {
+            return false;
+        }
+        self.make_key(shape, items, (words, stride), shift);
         true
+    }
+
+    /// Strands that are no pins.
+    fn moving(&self) -> usize {
+        self.strands.len() - self.pins
     }
 
     /// Which steps are of one strand, and where it begins.
     fn find_strands(&mut self, shape: &Shape, words: &[u64], stride: u64, shift: u32) -> bool {
         self.strands.clear();
         self.strand_of.clear();
+        self.pins = 0;
         for step in &shape.simple {
             let (first, last) = at(step, words);
             let far = !(LEAST..FAR).contains(&first) || (last - first) >> shift != 0;
-            if words[step.word as usize + 1] != stride || far {
+            let (own, line) = (words[step.word as usize + 1], first >> shift);
+            if far || own != stride && (own != 0 || last >> shift != line) {
                 return false;
             }
-            let line = first >> shift;
-            match self.strands.iter().position(|strand| strand.start.abs_diff(line) <= NEAR + self.period.lines) {
-                Some(number) => {
-                    let strand = &mut self.strands[number];
-                    strand.start = strand.start.min(line);
-                    self.strand_of.push(number);
+            let near = |strand: &Range<u64>| strand.start.abs_diff(line) <= NEAR + self.period.lines;
+            let known = self.strands.iter().position(near).filter(|_| own != 0);
+            if let Some(number) = known {
+                let strand = &mut self.strands[number];
+                strand.start = strand.start.min(line);
+            } else if own != 0 {
+                if self.strands.len() == STRANDS {
+                    return false;
                 }
-                None if self.strands.len() == STRANDS => return false,
-                None => {
-                    self.strand_of.push(self.strands.len());
-                    self.strands.push(line..line);
-                }
+                self.strands.push(line..line);
             }
+            self.strand_of.push(known.unwrap_or(self.strands.len().saturating_sub(1)));
         }
         // What a strand begins with may have moved since a step was found to be of it.
+        let is_pin = |step: &Simple| words[step.word as usize + 1] == 0;
+        let moving = shape.simple.iter().zip(&self.strand_of).filter(|(step, _)| !is_pin(step));
         let spread = |(step, &number): (_, &usize)| (at(step, words).0 >> shift) - self.strands[number].start;
-        shape.simple.iter().zip(&self.strand_of).map(spread).all(|spread| spread <= SPREAD + self.period.lines)
+        if !moving.map(spread).all(|spread| spread <= SPREAD + self.period.lines) {
+            return false;
+        }
+        let first = self.strands.len();
+        for (step, number) in shape.simple.iter().zip(&mut self.strand_of).filter(|(step, _)| is_pin(step)) {
+            let line = at(step, words).0 >> shift;
+            let pin = self.strands[first..].iter().position(|pin| pin.start == line).unwrap_or(self.pins);
+            if pin == self.pins {
+                self.strands.push(line..line + 1);
+                self.pins += 1;
+            }
+            *number = first + pin;
+        }
+        self.pins <= PINS
     }
 
     /// How many of the iterations it takes at most until a strand comes to where another began.
     fn apart(&self, shape: &Shape, words: &[u64], left: u64, shift: u32) -> u64 {
-        let mut iterations = left;
-        for (step, &number) in shape.simple.iter().zip(&self.strand_of) {
+        let (mut iterations, moving) = (left, &self.strands[..self.moving()]);
+        for (step, &number) in shape.simple.iter().zip(&self.strand_of).filter(|(_, number)| **number < moving.len()) {
             let (last, stride) = (at(step, words).1, words[step.word as usize + 1]);
-            for other in self.strands.iter().filter(|other| other.start > self.strands[number].start) {
+            for other in moving.iter().filter(|other| other.start > self.strands[number].start) {
                 iterations = iterations.min(((other.start << shift).saturating_sub(last + 1) / stride) + 1);
             }
         }
         iterations
     }
 
-    fn make_key(&mut self, shape: &Shape, items: &[Item], words: &[u64], shift: u32) {
-        let Self { strands, period, rest, key, strand_of, .. } = self;
+    fn make_key(&mut self, shape: &Shape, items: &[Item], (words, stride): (&[u64], u64), shift: u32) {
+        let moving = self.moving();
+        let Self { strands, pins, period, rest, key, strand_of, .. } = self;
         key.clear();
-        key.extend([*rest, words[shape.simple[0].word as usize + 1]]);
+        key.extend([*rest, stride, *pins as u64]);
         for (number, (step, &strand)) in shape.simple.iter().zip(&*strand_of).enumerate() {
             let item = items.get(number).copied().unwrap_or_default();
             let what = u64::from(step.more) << 1 | u64::from(step.store) | u64::from(item.0) << 48;
-            let from = at(step, words).0 - (strands[strand].start << shift);
+            // Where on its line a pin is does not matter.
+            let from = if strand < moving { at(step, words).0 - (strands[strand].start << shift) } else { 0 };
             key.extend([from | (strand as u64) << 32, what]);
         }
-        for (number, one) in strands.iter().enumerate() {
-            key.extend(
-                strands[..number].iter().map(|other| relation(one.start.wrapping_sub(other.start), period.lines)),
-            );
+        let (moving, pins) = strands.split_at(moving);
+        for (number, one) in moving.iter().enumerate() {
+            let others = moving[..number].iter();
+            key.extend(others.map(|other| relation(one.start.wrapping_sub(other.start), period.lines)));
+        }
+        for (number, one) in pins.iter().enumerate() {
+            let others = pins[..number].iter();
+            key.extend(others.map(|other| u64::from((one.start ^ other.start).trailing_zeros().min(SET_BITS))));
         }
     }
 }
@@ -206,8 +250,9 @@ mod tests {
             self.0.find_walk(key, Bucket::FIRST)
         }
 
-        fn learn_walk(&mut self, key: &[u64], strands: &[Range<u64>], periods: u64, loops: [Chunk<'_>; 2]) {
-            self.0.learn_walk(key, strands, periods, loops, Bucket::FIRST);
+        fn learn_walk(&mut self, plan: &Plan, loops: [Chunk<'_>; 2]) {
+            let fewest = plan.period.fewest();
+            self.0.learn_walk(&plan.key, &plan.strands, plan.pins, fewest, loops, Bucket::FIRST);
         }
 
         fn walk(&mut self, template: u32, strands: &[Range<u64>], periods: u64) -> Went {
@@ -249,7 +294,7 @@ mod tests {
             2 => (0..9_i64).prop_map(|lines| 64 * 64 * lines),
             1 => -400..400_i64
         ];
-        let strand = (address.clone(), moves);
+        let strand = (address.clone(), moves, prop::bool::weighted(0.2));
         let stride = prop_oneof![
             4 => Just(8_u64),
             2 => Just(16),
@@ -274,8 +319,8 @@ mod tests {
                 let mut words = Vec::new();
                 for time in 0..times {
                     words.extend([1 + which, count]);
-                    for (address, moves) in strands {
-                        words.extend([address.wrapping_add_signed(time * moves), stride]);
+                    for (address, moves, stays) in strands {
+                        words.extend([address.wrapping_add_signed(time * moves), if stays { 0 } else { stride }]);
                     }
                     for &(address, moves) in &singles {
                         words.extend([4, address + if moves { 64 * time as u64 } else { 0 }]);
@@ -538,6 +583,43 @@ mod tests {
         assert_eq!(walks(320, &[0, 64, 128, 192, 256]), 5);
         // More lines than a period may have.
         assert_eq!(walks(136, &[0, 64, 128]), 0);
+    }
+
+    /// What a loop comes back to in each iteration, a sum in memory, does not keep it from walking.
+    #[test]
+    fn loops_walk_beside_lines_that_they_come_back_to() {
+        let step = |word, offset, what| Step { word, offset, what, item: Item::NONE };
+        let walks = |steps: &[Step], pins: [u64; 2], threads: bool| {
+            let mut shapes = TestShapes(vec![Arc::new(Shape::stream(10, steps.to_vec()).unwrap())]);
+            let (mut stack, mut plain) = (Stack::new(Limits::default()), Plain::new(Limits::default()));
+            let (mut scratch, mut walked) = (Scratch::default(), 0);
+            if threads {
+                stack.share();
+            }
+            for count in [2000, 2000, 2000, 1200, 2000] {
+                let mut batch = Batch::new();
+                let words = [1, count, 0x10_0008, 8, 0x80_0000, 8, pins[0], 0, pins[1], 0];
+                batch.append(words.into_iter(), &mut shapes, |_| panic!("few accesses"));
+                batch.references(6, false, &mut scratch, |chunk| plain.feed_chunk(chunk, Bucket::FIRST));
+                batch.references_to(6, false, &mut scratch, Counting(&mut stack, &mut walked));
+            }
+            if !threads {
+                assert_eq!(stack.counted(), plain.counted());
+            }
+            walked
+        };
+        let (load, store) = (What::Load(8), What::Store(8));
+        let sum = [step(2, 0, load), step(4, 0, load), step(6, 0, store)];
+        let sums = [step(6, 0, load), step(2, 0, load), step(4, 0, store), step(8, 0, load), step(6, 8, store)];
+        for threads in [false, true] {
+            assert_eq!(walks(&sum, [0xf0_0000, 0], threads), 4);
+            assert_eq!(walks(&sums, [0xf0_0000, 0xf0_0040], threads), 4);
+            assert_eq!(walks(&sums, [0xf0_0000, 0xf4_0000], threads), 4);
+        }
+        // It is one of those that the loop walks over.
+        assert_eq!(walks(&sum, [0x10_0800, 0], false), 0);
+        // A sum that is on two lines.
+        assert_eq!(walks(&sum, [0xf0_003c, 0], false), 0);
     }
 
     /// A loop that loads along one array and stores along another.

@@ -13,7 +13,7 @@ use crate::engine::{BATCH, Stack, Width};
 use crate::held::{Entry, Since};
 use crate::item::Charge;
 use crate::repeats::Kind;
-use crate::runs::{Run, STORE, charge, first, kind, strip};
+use crate::runs::{Run, charge, kind, strip};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::template::{Count, Learn, Templates};
 use crate::tiers::Tiers;
@@ -285,7 +285,7 @@ impl<const W: usize> Segments<W> {
                 debug_assert_eq!(usize::from(entry), self.draft.len(), "entries are places");
                 self.draft.first(run);
                 if let Some(counts) = counts.as_deref_mut() {
-                    counts.first(first(run.flags), run.flags & STORE != 0, weight);
+                    counts.first(run);
                 }
                 usize::from(entry)
             };

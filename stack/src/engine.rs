@@ -321,10 +321,19 @@ impl Learns for Stack {
         of_width!(&mut self.core, core => core.templates.walks.find(key, bucket))
     }
 
-    fn learn_walk(&mut self, key: &[u64], strands: &[Range<u64>], periods: u64, loops: [Chunk<'_>; 2], bucket: Bucket) {
+    fn learn_walk(
+        &mut self,
+        key: &[u64],
+        strands: &[Range<u64>],
+        pins: usize,
+        periods: u64,
+        loops: [Chunk<'_>; 2],
+        bucket: Bucket,
+    ) {
         of_width!(&mut self.core, core => {
             let Core { templates, buckets, .. } = &mut **core;
             let walks = &mut templates.walks;
+            let strands = (strands, pins);
             simd::run(LearnWalk { walks, key: (key, bucket), strands, periods, loops, buckets }, self.instructions);
         });
     }

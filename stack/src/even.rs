@@ -241,6 +241,7 @@ impl<const W: usize> Walking<'_, W> {
         mut counts: Option<&mut Counts<W>>,
     ) {
         let (by, ways) = (self.by(), self.core.limits.max_ways);
+        let (classes, asks) = (self.walk.classes.as_ref(), self.visit.is_some());
         for (Course { from, above }, does) in courses.iter().zip(cycle) {
             if self.core.work.walked.len() + periods as usize > BATCH {
                 self.leave::<V>(counts.as_deref_mut());
@@ -260,18 +261,35 @@ impl<const W: usize> Walking<'_, W> {
                     while at < end {
                         let ((full, by_set, _), first) = (next, at);
                         at = above.go_on::<V>((at, end, apart), by, uncertain, &mut next);
-                        work.walked.push(Walked {
+                        let (id, line) = (ids.number((first - period) as u32), from.line + first * by);
+                        let (id_step, lines) = (ids.step.wrapping_mul(apart as u32), ((at - first) / apart) as u32);
+                        let walked = Walked {
                             by_set,
                             full,
-                            id: ids.number((first - period) as u32),
-                            line: (from.line + first * by) as u32,
+                            id,
+                            line: line as u32,
                             last: if !is_known { from.last + first as Time * from.step } else { 0 },
                             what: does.what,
-                            lines: ((at - first) / apart) as u32,
+                            lines,
                             apart: apart as u32,
-                            id_step: ids.step.wrapping_mul(apart as u32),
+                            id_step,
                             is_single: false,
                             is_cold: false,
+                        };
+                        let Some(classes) = classes else {
+                            work.walked.push(walked);
+                            continue;
+                        };
+                        classes.for_each_what((*does, line), (by * apart, lines), asks, |some, what| {
+                            work.walked.push(Walked {
+                                id: id.wrapping_add(id_step.wrapping_mul(some.first)),
+                                line: walked.line.wrapping_add(some.first * (by * apart) as u32),
+                                what,
+                                lines: some.count,
+                                apart: walked.apart * some.apart,
+                                id_step: id_step.wrapping_mul(some.apart),
+                                ..walked
+                            });
                         });
                     }
                 }

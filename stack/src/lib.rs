@@ -60,6 +60,7 @@ mod lone;
 mod near;
 mod newest;
 mod older;
+mod pins;
 mod plain;
 mod recent;
 mod repeats;

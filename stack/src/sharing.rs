@@ -307,9 +307,9 @@ impl<const W: usize> Sharing<W> {
         }
     }
 
-    /// When the first of some lines was last referenced, 0 if one was not; `None` if one was taken away. Of each 1 + the id, 0 if it
-    /// has none.
-    pub(crate) fn oldest(&self, ids: &[Id]) -> Option<Instant> {
+    /// How many of some lines are before the first that was taken away, and when the first of those was last referenced, 0 if one was
+    /// not. Of each 1 + the id, 0 if it has none.
+    pub(crate) fn oldest(&self, ids: &[Id]) -> (usize, Instant) {
         let (mut region, mut number) = (&[][..], usize::MAX);
         let (mut oldest, mut newest) = (Instant::MAX, 0);
         for &id in ids {
@@ -321,7 +321,12 @@ impl<const W: usize> Sharing<W> {
             let last = region.get(at % REGION).copied().unwrap_or(0);
             (oldest, newest) = (oldest.min(last), newest.max(last));
         }
-        (newest != LOST).then_some(oldest)
+        if newest != LOST {
+            return (ids.len(), oldest);
+        }
+        let is_lost = |&id: &Id| self.last(id.checked_sub(1)).is_none();
+        let here = ids.iter().position(is_lost).unwrap_or(ids.len());
+        (here, self.oldest(&ids[..here]).1)
     }
 
     /// A loop walked over lines, of which these are 1 + the ids: when each was last referenced.

@@ -13,7 +13,7 @@ use crate::counts::{Buckets, Counts};
 use crate::digest::{Digest, Segment};
 use crate::digester::{Read, Segments};
 use crate::repeats::{Combination, Kind};
-use crate::runs::Run;
+use crate::runs::{Run, STORE, first};
 use crate::simd::{Portable, Task, Vector};
 use crate::walk::Walks;
 use crate::{Bucket, Chunk, Item};
@@ -106,13 +106,15 @@ pub trait Learns {
         Found::Never
     }
 
-    /// Makes a template of a loop that walks over lines along `strands`, by one line in each of its periods. It was asked for
-    /// by a key; those with the same key make the same references in each period, from the first line of each strand on, and
-    /// the strands share sets in the same ways. Of two such loops the second one has one period more: `periods`. Takes neither.
+    /// Makes a template of a loop that walks over lines along `strands`, by as many lines in each of its periods. The last `pins` of
+    /// them are lines that it comes back to in each. It was asked for by a key; those with the same key make the same references in
+    /// each period, from the first line of each strand on, and the strands share sets in the same ways, and the pins. Of two such
+    /// loops the second one has one period more: `periods`. Takes neither.
     fn learn_walk(
         &mut self,
         _key: &[u64],
         _strands: &[Range<u64>],
+        _pins: usize,
         _periods: u64,
         _loops: [Chunk<'_>; 2],
         _bucket: Bucket,
@@ -303,7 +305,7 @@ pub(crate) trait Count<const W: usize> {
     fn references(&mut self, item: Item, store: bool, weight: u64);
 
     /// One of those is the first to its line, and will be counted by who takes the digest.
-    fn first(&mut self, item: Item, store: bool, weight: u64);
+    fn first(&mut self, run: Run);
 
     /// As [`Counts::add_near`].
     fn distances(&mut self, what: (Kind, Item), full: u32, by_set: &[u8; W], weight: u64);
@@ -323,8 +325,8 @@ impl<const W: usize> Count<W> for Counts<W> {
     }
 
     #[inline(always)]
-    fn first(&mut self, item: Item, store: bool, weight: u64) {
-        self.take_references(item, store, weight);
+    fn first(&mut self, run: Run) {
+        self.take_references(first(run.flags), run.flags & STORE != 0, run.weight.into());
     }
 
     #[inline(always)]
@@ -343,7 +345,7 @@ impl<const W: usize> Count<W> for Within<W> {
         self.references.entry(item).or_default()[usize::from(store)] += weight;
     }
 
-    fn first(&mut self, _item: Item, _store: bool, _weight: u64) {}
+    fn first(&mut self, _run: Run) {}
 
     fn distances(&mut self, (kind, item): (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
         self.counted.push(Combination { by_set: *by_set, full, kind, item, weight });
@@ -364,6 +366,11 @@ impl<const W: usize> Within<W> {
             counts.add_near((found.kind, found.item), found.full, &found.by_set, found.weight * times);
         }
         counts.spread::<Portable>();
+    }
+
+    /// What is counted of something, so often.
+    pub(crate) fn add(&mut self, counted: &[Combination<W>], times: u64) {
+        self.counted.extend(counted.iter().map(|found| Combination { weight: found.weight * times, ..*found }));
     }
 
     /// A reference to an item is counted by others.

@@ -16,6 +16,7 @@ use crate::digester::{Read, Segments};
 use crate::item::Charge;
 use crate::lines::Id;
 use crate::older::Time;
+use crate::pins::{Classes, Pins};
 use crate::repeats::Kind;
 use crate::runs::{self, DIRTY, Run, STORE};
 use crate::sharing::Position;
@@ -34,10 +35,12 @@ const KNOWN: usize = 1 << 10;
 const ASKED: usize = 1 << 12;
 
 /// Where a line of a loop is: so many lines behind the first of a strand.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Spot {
     pub(crate) strand: u32,
     pub(crate) offset: u64,
+    /// Whether it is a pin: the only line of its strand, which is where it is in each period.
+    pub(crate) is_pin: bool,
 }
 
 /// The first reference to a line: where, and which [`What`] tells the rest.
@@ -49,29 +52,36 @@ pub(crate) struct First {
 
 /// What moves on with the periods of a loop.
 pub(crate) trait Moves: Copy + PartialEq {
-    fn spot(self) -> Spot;
-
     /// So many lines further on.
     fn moved(self, lines: u64) -> Self;
 }
 
+/// What is at one place.
+pub(crate) trait Placed: Moves {
+    fn spot(self) -> Spot;
+}
+
 impl Moves for Spot {
+    fn moved(self, lines: u64) -> Self {
+        Self { offset: self.offset + if self.is_pin { 0 } else { lines }, ..self }
+    }
+}
+
+impl Placed for Spot {
     fn spot(self) -> Self {
         self
-    }
-
-    fn moved(self, lines: u64) -> Self {
-        Self { offset: self.offset + lines, ..self }
     }
 }
 
 impl Moves for First {
-    fn spot(self) -> Spot {
-        self.spot
-    }
-
     fn moved(self, lines: u64) -> Self {
         Self { spot: self.spot.moved(lines), ..self }
+    }
+}
+
+impl Placed for First {
+    fn spot(self) -> Spot {
+        self.spot
     }
 }
 
@@ -88,9 +98,9 @@ pub(crate) struct Periodic<T> {
 }
 
 impl<T: Moves> Periodic<T> {
-    /// Of two loops, of which `longer` has one period more, in which each strand moves on by so many lines, to one after the other,
-    /// or not so, but to all of them in a period.
-    fn of(shorter: &[T], longer: &[T], by: u64, in_order: bool) -> Option<Self> {
+    /// Of two loops, of which `longer` has one period more, in which each strand moves on by so many lines. Where the period that
+    /// comes again begins it is to be one that `fits`.
+    pub(crate) fn of(shorter: &[T], longer: &[T], by: u64, fits: impl Fn(&Self) -> bool) -> Option<Self> {
         let len = longer.len().checked_sub(shorter.len()).filter(|&len| len > 0)?;
         let same = shorter.iter().zip(longer).take_while(|(one, other)| one == other).count();
         let moved = shorter.iter().rev().zip(longer.iter().rev());
@@ -113,8 +123,22 @@ impl<T: Moves> Periodic<T> {
             let (before, rest) = longer.split_at(begin);
             let (cycle, after) = (&rest[..len], &rest[times * len..]);
             let all = Self { before: before.into(), cycle: cycle.into(), times: times as u64, after: after.into(), by };
-            all.cycle.iter().all(|of| all.goes_up(of.spot().strand, in_order)).then_some(all)
+            Some(all).filter(&fits)
         })
+    }
+
+    /// All of it, of a loop of so many more periods.
+    pub(crate) fn all(&self, more: u64) -> impl Iterator<Item = T> + '_ {
+        let Self { before, cycle, times, after, by } = self;
+        let cycles = (0..times + more).flat_map(move |period| cycle.iter().map(move |of| of.moved(by * period)));
+        before.iter().copied().chain(cycles).chain(after.iter().map(move |of| of.moved(by * more)))
+    }
+}
+
+impl<T: Placed> Periodic<T> {
+    /// Whether each strand comes to all lines of a period, one after the other or not so.
+    pub(crate) fn walks(&self, in_order: bool) -> bool {
+        self.cycle.iter().all(|of| self.goes_up(of.spot().strand, in_order))
     }
 
     /// Whether a strand's lines are neighbours, and come one after the other if they have to.
@@ -129,13 +153,6 @@ impl<T: Moves> Periodic<T> {
     /// Where a strand's lines are in a period, and when they come.
     pub(crate) fn strand(&self, strand: u32) -> impl Iterator<Item = (usize, Spot)> + Clone {
         self.cycle.iter().map(|of| of.spot()).enumerate().filter(move |(_, spot)| spot.strand == strand)
-    }
-
-    /// All of it, of a loop of so many more periods.
-    pub(crate) fn all(&self, more: u64) -> impl Iterator<Item = T> + '_ {
-        let Self { before, cycle, times, after, by } = self;
-        let cycles = (0..times + more).flat_map(move |period| cycle.iter().map(move |of| of.moved(by * period)));
-        before.iter().copied().chain(cycles).chain(after.iter().map(move |of| of.moved(by * more)))
     }
 }
 
@@ -182,8 +199,8 @@ impl<const W: usize> Count<W> for Learning<W> {
         self.within.references(item, store, weight);
     }
 
-    fn first(&mut self, item: Item, store: bool, _weight: u64) {
-        self.within.leave_out(item, store);
+    fn first(&mut self, run: Run) {
+        self.within.leave_out(runs::first(run.flags), run.flags & STORE != 0);
     }
 
     fn distances(&mut self, what: (Kind, Item), full: u32, by_set: &[u8; W], weight: u64) {
@@ -212,6 +229,24 @@ pub(crate) struct Walk<const W: usize> {
     /// What is counted in a loop of fewest periods, first references left out, and for each more.
     within: Within<W>,
     each: Within<W>,
+    /// What it has besides, if there are pins: before it is known where they are, and then.
+    pub(crate) pins: Option<Pins<W>>,
+    pub(crate) classes: Option<Classes<W>>,
+}
+
+/// A loop of few periods: its first references, the order of its lines, and what else is counted.
+pub(crate) struct Loop<const W: usize> {
+    pub(crate) firsts: Vec<First>,
+    pub(crate) order: Vec<Spot>,
+    pub(crate) within: Within<W>,
+}
+
+impl<const W: usize> Loop<W> {
+    /// By how many lines each of so many strands moves on in the period that the second of two loops has more.
+    pub(crate) fn by([shorter, longer]: [&Self; 2], strands: usize) -> Option<u64> {
+        let more = longer.firsts.len().checked_sub(shorter.firsts.len())?;
+        Some((more / strands) as u64).filter(|&by| by <= MOST_LINES as u64)
+    }
 }
 
 /// A line that a loop walked over, or several of a strand, to which the same happened.
@@ -251,33 +286,49 @@ impl<const W: usize> Walk<W> {
         &self.whats
     }
 
-    /// Of two loops.
+    /// Of two loops, where the last strands, so many, are pins.
     fn new<V: Vector>(
-        strands: &[Range<u64>],
+        (strands, pins): (&[Range<u64>], usize),
         periods: u64,
-        [shorter, longer]: [Chunk<'_>; 2],
+        loops: [Chunk<'_>; 2],
         bucket: Bucket,
     ) -> Option<Self> {
         let mut whats = Vec::new();
-        let (firsts, order, less) = read::<V, W>(strands, shorter, bucket, &mut whats)?;
-        let (more_firsts, more_order, within) = read::<V, W>(strands, longer, bucket, &mut whats)?;
-        let each = within.beyond(&less)?;
-        let place = |spot: &Spot| more_firsts.iter().position(|first| first.spot == *spot);
-        let reach = more_order.iter().enumerate().map(|(at, spot)| Some(place(spot)?.abs_diff(at)));
+        let (pins_of, [shorter, longer]) = if pins > 0 {
+            let (pins, loops) = Pins::new::<V>(strands, pins, loops, bucket)?;
+            (Some(pins), loops)
+        } else {
+            let [shorter, longer] = loops.map(|chunk| read::<V, W>(strands, chunk, bucket, &mut whats));
+            (None, [shorter?, longer?])
+        };
+        let each = longer.within.beyond(&shorter.within)?;
+        let moving: Vec<_> = longer.firsts.iter().map(|first| first.spot).filter(|spot| !spot.is_pin).collect();
+        let place = |spot: &Spot| moving.iter().position(|first| first == spot);
+        let order = longer.order.iter().filter(|spot| !spot.is_pin);
+        let reach = order.enumerate().map(|(at, spot)| Some(place(spot)?.abs_diff(at)));
         let reach = reach.collect::<Option<Vec<_>>>()?.into_iter().max()?;
-        let by = more_firsts.len().checked_sub(firsts.len())? as u64 / strands.len() as u64;
-        if by > MOST_LINES as u64 {
-            return None;
-        }
-        let (firsts, order) =
-            (Periodic::of(&firsts, &more_firsts, by, false)?, Periodic::of(&order, &more_order, by, true)?);
-        Some(Self { periods, firsts, order, whats, reach, within, each })
+        let by = Loop::by([&shorter, &longer], strands.len() - pins)?;
+        let firsts = Periodic::of(&shorter.firsts, &longer.firsts, by, |firsts| firsts.walks(false))?;
+        let order = Periodic::of(&shorter.order, &longer.order, by, |order| order.walks(true))?;
+        Some(Self { periods, firsts, order, whats, reach, within: longer.within, each, pins: pins_of, classes: None })
+    }
+
+    /// The same, now that it is known where its pins are.
+    pub(crate) fn with_classes(&self, firsts: Periodic<First>, whats: Vec<What>, classes: Classes<W>) -> Self {
+        Self { firsts, whats, classes: Some(classes), pins: None, ..self.clone() }
+    }
+
+    /// Which of its [`What`] tells what happens to a line.
+    #[inline(always)]
+    pub(crate) fn what(&self, first: First, line: u64) -> u32 {
+        self.classes.as_ref().map_or(first.what, |classes| classes.what(first, line))
     }
 
     /// Counts what happens within a loop of so many more periods, first references left out.
     pub(crate) fn count_within(&self, more: u64, bucket: Bucket, buckets: &mut Buckets<W>) {
         self.within.count(1, bucket, buckets);
         self.each.count(more, bucket, buckets);
+        self.classes.iter().for_each(|classes| classes.within.count(1, bucket, buckets));
     }
 
     /// Counts the first references of a loop of so many more periods, but not what they find.
@@ -297,13 +348,13 @@ impl<const W: usize> Walk<W> {
     }
 }
 
-/// What there is to know of a loop of few periods: its first references, the order of its lines, and what else is counted.
+/// What there is to know of a loop of few periods.
 fn read<V: Vector, const W: usize>(
     strands: &[Range<u64>],
     chunk: Chunk<'_>,
     bucket: Bucket,
     whats: &mut Vec<What>,
-) -> Option<(Vec<First>, Vec<Spot>, Within<W>)> {
+) -> Option<Loop<W>> {
     let (mut segments, mut learning) = (Segments::new(), Learning::default());
     let digest = V::run(Read { segments: &mut segments, chunk, bucket, counts: &mut learning });
     let mut all = digest.segments();
@@ -312,7 +363,7 @@ fn read<V: Vector, const W: usize>(
     let (mut firsts, mut spots) = (Vec::new(), Vec::new());
     for (index, run) in lines.iter().enumerate() {
         let strand = strands.iter().position(|strand| strand.contains(&run.line))?;
-        let spot = Spot { strand: strand as u32, offset: run.line - strands[strand].start };
+        let spot = Spot { strand: strand as u32, offset: run.line - strands[strand].start, is_pin: false };
         let again = again.next_if(|again| usize::from(again.index) == index).map(|again| Again { index: 0, ..*again });
         let before = again.filter(|again| again.closes > 0).and_then(|_| before.next().copied());
         let what = What { flags: run.flags, again, before, runs: learning.runs_of(index, *run) };
@@ -323,12 +374,16 @@ fn read<V: Vector, const W: usize>(
         firsts.push(First { spot, what: number as u32 });
         spots.push(spot);
     }
+    learning.within.merge();
+    Some(Loop { firsts, order: ordered(&spots, order), within: learning.within })
+}
+
+/// In which order lines stand at the end that came in this one, and of which some moved to the top.
+pub(crate) fn ordered(spots: &[Spot], order: &[u16]) -> Vec<Spot> {
     let mut to_the_top = vec![false; spots.len()];
     order.iter().for_each(|&index| to_the_top[usize::from(index)] = true);
     let stay = spots.iter().zip(&to_the_top).filter(|&(_, &moves)| !moves).map(|(&spot, _)| spot);
-    let ordered = stay.chain(order.iter().map(|&index| spots[usize::from(index)])).collect();
-    learning.within.merge();
-    Some((firsts, ordered, learning.within))
+    stay.chain(order.iter().map(|&index| spots[usize::from(index)])).collect()
 }
 
 /// A key, and what is known of it.
@@ -341,6 +396,8 @@ struct Entry<const W: usize> {
     /// Not counted yet: how often it came, and with how many periods more than fewest, all together.
     uses: u64,
     more: u64,
+    /// Where its pins were the last time, and of how many periods more it was.
+    placed: Option<(Box<[Range<u64>]>, u64, Arc<Walk<W>>)>,
 }
 
 /// All of one stack.
@@ -381,12 +438,25 @@ impl<const W: usize> Walks<W> {
             self.numbers.clear();
         }
         self.numbers.insert(hash(key, bucket), self.entries.len() as u32);
-        self.entries.push(Entry { key: key.into(), bucket, walk: walk.map(Arc::new), uses: 0, more: 0 });
+        self.entries.push(Entry { key: key.into(), bucket, walk: walk.map(Arc::new), uses: 0, more: 0, placed: None });
     }
 
     /// The walk of that number.
     pub(crate) fn get(&self, number: u32) -> Option<Arc<Walk<W>>> {
         self.entries.get(number as usize)?.walk.clone()
+    }
+
+    /// The same where strands begin there, with so many periods more than fewest, if it has pins.
+    pub(crate) fn placed(&mut self, number: u32, strands: &[Range<u64>], more: u64) -> Option<Arc<Walk<W>>> {
+        let entry = &mut self.entries[number as usize];
+        if let Some((_, _, walk)) =
+            entry.placed.as_ref().filter(|(there, many, _)| **there == *strands && *many == more)
+        {
+            return Some(Arc::clone(walk));
+        }
+        let walk = Arc::new(entry.walk.as_ref()?.placed(strands, more, entry.bucket)?);
+        entry.placed = Some((strands.into(), more, Arc::clone(&walk)));
+        Some(walk)
     }
 
     /// It came once more, with so many periods more than fewest.
@@ -421,7 +491,8 @@ impl<const W: usize> Walks<W> {
 pub(crate) struct LearnWalk<'a, const W: usize> {
     pub(crate) walks: &'a mut Walks<W>,
     pub(crate) key: (&'a [u64], Bucket),
-    pub(crate) strands: &'a [Range<u64>],
+    /// The last of them, so many, are pins.
+    pub(crate) strands: (&'a [Range<u64>], usize),
     pub(crate) periods: u64,
     pub(crate) loops: [Chunk<'a>; 2],
     pub(crate) buckets: &'a mut Buckets<W>,

@@ -8,12 +8,14 @@ use crate::held::{Entry, HELD};
 use crate::holes::Instant;
 use crate::older::{Hint, Time};
 use crate::runs::Run;
+use crate::sharing::Sharing;
 use crate::sheets::{self, Pace, add_congruent, cut_off};
 use crate::simd::{self, Instructions, Task, Vector};
 use crate::top::Order as _;
 use crate::visit::Visit;
 use crate::walk::{First, Moves, Periodic, Spot, Walk, Walked};
 use crate::{Bucket, Went};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -106,7 +108,7 @@ pub(crate) struct Walking<'a, const W: usize> {
     more: u64,
     bucket: Bucket,
     /// Who asks for lines that others may hold.
-    visit: Option<&'a mut Visit>,
+    pub(crate) visit: Option<&'a mut Visit>,
     /// Lines that it came to so far.
     pub(crate) ranges: Vec<Range<u64>>,
 }
@@ -207,7 +209,7 @@ impl<const W: usize> Walking<'_, W> {
             id,
             line: line as u32,
             last: taken.filter(|_| needs_sets).map_or(0, |taken| taken.last),
-            what: first.what,
+            what: self.walk.what(first, line),
             lines: 1,
             apart: 1,
             id_step: 0,
@@ -320,9 +322,20 @@ impl<const W: usize> Core<W> {
         if !self.begin_walk(&walk, more, instructions) {
             return Went::Not;
         }
-        if self.sharing.is_none() {
-            self.templates.walks.used(number, more);
-        }
+        let walk = match self.templates.walks.placed(number, strands, more) {
+            Some(placed) => {
+                if self.sharing.is_none() {
+                    placed.count_within(more, bucket, &mut self.buckets);
+                }
+                placed
+            }
+            None => {
+                if self.sharing.is_none() {
+                    self.templates.walks.used(number, more);
+                }
+                walk
+            }
+        };
         self.go(&walk, strands, more, bucket, visit, instructions);
         Went::All
     }
@@ -343,60 +356,66 @@ impl<const W: usize> Core<W> {
 
     /// If some lines of strands were taken away, or holes are above them, how many come before, along any of the strands.
     fn disturbed(&mut self, strands: &[Range<u64>]) -> Option<u64> {
-        self.sharing.as_ref().filter(|sharing| !sharing.is_whole())?;
-        let (mut oldest, mut is_whole) = (Instant::MAX, true);
-        for strand in strands {
-            let of_strand = self.oldest(strand);
-            is_whole &= of_strand.is_some();
-            oldest = oldest.min(of_strand.unwrap_or(oldest));
-        }
+        let sharing = self.sharing.as_ref().filter(|sharing| !sharing.is_whole())?;
+        let present: SmallVec<[_; 4]> = strands.iter().map(|strand| self.present(sharing, strand)).collect();
+        let oldest = present.iter().map(|(_, oldest)| *oldest).min()?;
         let sharing = self.sharing.as_mut()?;
         if sharing.holes.may_be_above(oldest) {
             sharing.holes.look(oldest);
-        } else if is_whole {
-            return None;
         }
         let core = &*self;
         let sharing = core.sharing.as_ref()?;
-        let held = |line: u64| core.tiers.held.find(line).map(|entry| sharing.held(entry));
-        let is_disturbed = |&line: &u64| {
-            // What is known of a line that is held is of before.
-            let last = held(line).or_else(|| sharing.last(core.lines.find(line)));
-            last.is_none_or(|last| sharing.holes.are_above(line, last))
-        };
-        let first = |strand: &Range<u64>| {
-            // Where one was taken away all are looked at.
-            let found = match (core.oldest(strand), sharing.holes.few()) {
-                (Some(oldest), _) if !sharing.holes.may_be_above(oldest) => None,
-                (Some(oldest), Some(few)) => {
-                    few.iter().filter_map(|few| few.lines(strand, oldest).find(is_disturbed)).min()
-                }
-                _ => strand.clone().find(is_disturbed),
+        let is_disturbed =
+            |&line: &u64| core.last(sharing, line).is_none_or(|last| sharing.holes.are_above(line, last));
+        let first = |(strand, (end, oldest)): (&Range<u64>, (u64, Instant))| {
+            let mut here = strand.start..end;
+            let found = match sharing.holes.few() {
+                _ if !sharing.holes.may_be_above(oldest) => None,
+                Some(few) => few.iter().filter_map(|few| few.lines(&here, oldest).find(is_disturbed)).min(),
+                None => here.find(is_disturbed),
             };
-            Some(found? - strand.start)
+            Some(found.or(Some(end).filter(|&end| end < strand.end))? - strand.start)
         };
-        strands.iter().filter_map(first).min()
+        strands.iter().zip(present).filter_map(first).min()
     }
 
-    /// When the first of some lines was last referenced, as [`Sharing::oldest`].
-    fn oldest(&self, lines: &Range<u64>) -> Option<Instant> {
-        let (sharing, sheets) = (self.sharing.as_ref()?, &self.older.sheets);
+    /// When a line was last referenced; 0 if it was not, `None` if it was taken away.
+    fn last(&self, sharing: &Sharing<W>, line: u64) -> Option<Instant> {
+        // What is known elsewhere of a line that is held is of before.
+        self.held(sharing, line).or_else(|| sharing.last(self.lines.find(line)))
+    }
+
+    /// When one was that is in the upper tiers.
+    fn held(&self, sharing: &Sharing<W>, line: u64) -> Option<Instant> {
+        self.tiers.held.find(line).map(|entry| sharing.held(entry))
+    }
+
+    /// Where the first of some lines is that was taken away, or their end, and when the first one before that was last referenced, or
+    /// earlier.
+    fn present(&self, sharing: &Sharing<W>, lines: &Range<u64>) -> (u64, Instant) {
+        let sheets = &self.older.sheets;
         let (mut line, mut oldest, mut near) = (lines.start, Instant::MAX, 0);
         while line < lines.end {
             if let Some(sheet) = sheets.find_near(line, &mut near) {
                 // Each line of a sheet is more recent than the one before it.
-                oldest = oldest.min(sharing.last(self.lines.find(line))?);
+                oldest = oldest.min(sharing.last(self.lines.find(line)).unwrap_or(0));
                 line = sheets.extents()[sheet].end;
                 continue;
             }
             let next = sheets.extents().iter().map(|extent| extent.first).filter(|&first| first > line).min();
             let others = line..next.unwrap_or(lines.end).min(lines.end);
-            line = others.end;
-            for ids in self.lines.all_ids(others) {
-                oldest = oldest.min(sharing.oldest(ids)?);
+            for mut ids in self.lines.all_ids(others) {
+                loop {
+                    let (count, of_these) = sharing.oldest(ids);
+                    (line, oldest) = (line + count as u64, oldest.min(of_these));
+                    let Some(behind) = ids.get(count + 1..) else { break };
+                    // It was taken away, and may be back.
+                    let Some(held) = self.held(sharing, line) else { return (line, oldest) };
+                    (ids, line, oldest) = (behind, line + 1, oldest.min(held));
+                }
             }
         }
-        Some(oldest)
+        (lines.end, oldest)
     }
 
     /// Whether a loop may walk now.
@@ -428,13 +447,15 @@ impl<const W: usize> Core<W> {
             return self.go(&walk, strands, *more, bucket, None, instructions);
         }
         let line = |spot: Spot| strands[spot.strand as usize].start + spot.offset;
+        let pins = walk.classes.as_ref().map_or(&[][..], |classes| classes.pins());
         let (mut firsts, mut order) = (walk.firsts.all(*more).peekable(), walk.order.all(*more).map(line));
         let (mut lines, mut again, mut before) = (Vec::new(), Vec::new(), Vec::new());
         let (mut fed, mut lifted) = (0, 0);
         while firsts.peek().is_some() {
             for (first, index) in firsts.by_ref().take(PIECE).zip(0..) {
-                let what = &walk.whats()[first.what as usize];
-                lines.push(Run { line: line(first.spot), weight: 1, flags: what.flags });
+                let line = line(first.spot);
+                let what = &walk.whats()[walk.what(first, line) as usize];
+                lines.push(Run { line, weight: 1, flags: what.flags });
                 again.extend(what.again.map(|again| Again { index, ..again }));
                 before.extend(what.before);
             }
@@ -442,9 +463,11 @@ impl<const W: usize> Core<W> {
             let segment = Segment { lines: &lines, again: &again, before: &before, ..Segment::default() };
             self.feed_segments(&mut [segment].into_iter(), bucket, instructions);
             // Those whose place in the order can be known.
-            let ready = if firsts.peek().is_some() { fed.saturating_sub(walk.reach) } else { fed };
-            if walk.reach > 0 {
-                simd::run(Lift { core: self, lines: &mut order.by_ref().take(ready - lifted) }, instructions);
+            let ready = if firsts.peek().is_some() { fed.saturating_sub(walk.reach + pins.len()) } else { fed };
+            if walk.reach + pins.len() > 0 {
+                // Pins must not sink too far until they come to their place at the end.
+                let lines = &mut pins.iter().copied().chain(order.by_ref().take(ready - lifted));
+                simd::run(Lift { core: self, lines }, instructions);
                 lifted = ready;
             }
             lines.clear();
