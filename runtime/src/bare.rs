@@ -11,6 +11,7 @@
 //! anything of the program's. `exit`, `exec` and fatal signals end them as they end every thread.
 
 use crate::stack::Stack;
+use crate::system;
 use crate::tls::Cursor;
 use std::ffi::{c_int, c_long, c_ulong, c_void};
 use std::ptr;
@@ -101,14 +102,9 @@ fn storage() -> Option<usize> {
     let below = modules.iter().map(|module| module.offset.min(0).unsigned_abs()).max()?.max(DESCRIPTOR);
     let above = modules.iter().map(|module| module.offset.max(0).unsigned_abs() + module.size).max()?.max(DESCRIPTOR);
     let (below, vector) = (below.next_multiple_of(DESCRIPTOR), (VECTOR + 1) * 2 * size_of::<usize>());
-    // SAFETY:
-    // - a fresh anonymous mapping
-    let start = unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let size = below + above.next_multiple_of(DESCRIPTOR) + vector;
-        libc::mmap(ptr::null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-    };
-    if start == libc::MAP_FAILED {
+    let size = below + above.next_multiple_of(DESCRIPTOR) + vector;
+    let start = system::map(ptr::null_mut(), size, libc::MAP_NORESERVE);
+    if start.is_null() {
         return None;
     }
     let pointer = start as usize + below;

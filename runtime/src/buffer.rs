@@ -1,6 +1,7 @@
 //! Buffers: zeroed words that a thread fills.
 
 use crate::memory;
+use crate::system;
 use bf_abi::MAX_SEGMENT_WORDS;
 use std::ptr;
 use std::sync::atomic::AtomicU64;
@@ -25,14 +26,9 @@ pub struct Buffer {
 
 impl Buffer {
     pub fn new() -> Self {
-        // SAFETY:
-        // - a fresh anonymous mapping, kept for good
-        let start = unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            libc::mmap(ptr::null_mut(), WORDS * 8, protection, flags, -1, 0)
-        };
-        if start == libc::MAP_FAILED {
+        // Kept for good.
+        let start = system::map(ptr::null_mut(), WORDS * 8, 0);
+        if start.is_null() {
             memory::exhausted();
             // Only where no entry of the runtime stands around this.
             return Self { start: scratch().0, dirty: 0 };

@@ -3,6 +3,7 @@
 //! The lock is not the C library's, whose mutexes take no atomic step in a program that has no second thread of its own:
 //! it does not know of helper threads ([`crate::bare`]).
 
+use crate::system;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -97,13 +98,7 @@ static APART: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
 /// A mapping of zero pages; null if there is none to be had.
 fn map(size: usize) -> *mut u8 {
     let apart = APART.fetch_add(size, Ordering::Relaxed);
-    // SAFETY:
-    // - a fresh anonymous mapping; the address is a wish
-    let start = unsafe {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        libc::mmap(apart as *mut _, size, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
-    };
-    if start == libc::MAP_FAILED { ptr::null_mut() } else { start.cast() }
+    system::map(apart as *mut _, size, 0).cast()
 }
 
 /// Another size for a mapping, at another place if need be; null, and nothing changed, if that cannot be had.
@@ -114,28 +109,31 @@ fn map(size: usize) -> *mut u8 {
 unsafe fn remap(start: *mut u8, old: usize, new: usize, flags: libc::c_int) -> *mut u8 {
     // SAFETY:
     // - the caller's obligation
-    let mut moved = unsafe { libc::mremap(start.cast(), old, new, 0) };
-    if moved == libc::MAP_FAILED && flags & libc::MREMAP_MAYMOVE != 0 {
+    let mut moved = unsafe { system::remap(start.cast(), old, new, 0, ptr::null_mut()) };
+    if !moved.is_null() {
+        // The next one is not to be asked for where this one grew to.
+        APART.fetch_max(start as usize + new, Ordering::Relaxed);
+    } else if flags & libc::MREMAP_MAYMOVE != 0 {
         // To a place of the same kind, which another mapping keeps until then.
         let place = map(new);
         if !place.is_null() {
             // SAFETY:
             // - the caller's obligation, and a mapping that nobody else knows
-            moved = unsafe { libc::mremap(start.cast(), old, new, flags | libc::MREMAP_FIXED, place) };
-            if moved == libc::MAP_FAILED {
+            moved = unsafe { system::remap(start.cast(), old, new, flags | libc::MREMAP_FIXED, place.cast()) };
+            if moved.is_null() {
                 // SAFETY:
                 // - mapped above, and nobody else knows it
-                unsafe { libc::munmap(place.cast(), new) };
+                unsafe { system::unmap(place.cast(), new) };
             }
         }
-        if moved == libc::MAP_FAILED {
+        if moved.is_null() {
             // Where there is no room for both, anywhere.
             // SAFETY:
             // - the caller's obligation
-            moved = unsafe { libc::mremap(start.cast(), old, new, flags) };
+            moved = unsafe { system::remap(start.cast(), old, new, flags, ptr::null_mut()) };
         }
     }
-    if moved == libc::MAP_FAILED { ptr::null_mut() } else { moved.cast() }
+    moved.cast()
 }
 
 // SAFETY:
@@ -160,7 +158,7 @@ unsafe impl GlobalAlloc for Heap {
             lock().allocator().remove(block as usize, size);
             // SAFETY:
             // - mapped by `alloc` with this size, and given back
-            unsafe { libc::munmap(block.cast(), size) };
+            unsafe { system::unmap(block.cast(), size) };
             return;
         }
         // SAFETY:
@@ -309,7 +307,7 @@ unsafe impl dlmalloc::Allocator for System {
     fn free_part(&self, block: *mut u8, old: usize, new: usize) -> bool {
         // SAFETY:
         // - the end of dlmalloc's own mapping, which it no longer uses
-        let freed = unsafe { libc::munmap(block.add(new).cast(), old - new) } == 0;
+        let freed = unsafe { system::unmap(block.add(new).cast(), old - new) };
         if freed {
             self.remove(block as usize + new, old - new);
         }
@@ -319,7 +317,7 @@ unsafe impl dlmalloc::Allocator for System {
     fn free(&self, block: *mut u8, size: usize) -> bool {
         // SAFETY:
         // - dlmalloc's own mapping, which it no longer uses
-        let freed = unsafe { libc::munmap(block.cast(), size) } == 0;
+        let freed = unsafe { system::unmap(block.cast(), size) };
         if freed {
             self.remove(block as usize, size);
         }

@@ -64,6 +64,7 @@ mod sink;
 mod slots;
 mod stack;
 mod symbols;
+mod system;
 mod thread;
 mod tls;
 mod topology;

@@ -18,6 +18,7 @@
 //! grow by as much, in the middle of a batch.
 
 use crate::heap::{self, Heap};
+use crate::system;
 use crate::tls::Cursor;
 use crate::{log, process};
 use std::alloc::{GlobalAlloc, Layout};
@@ -44,15 +45,7 @@ static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Puts the reserve aside, if it can be had.
 pub fn reserve() {
-    // SAFETY:
-    // - a fresh anonymous mapping
-    let reserve = unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        libc::mmap(ptr::null_mut(), RESERVE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-    };
-    if reserve != libc::MAP_FAILED {
-        RESERVED.store(reserve, Ordering::Relaxed);
-    }
+    RESERVED.store(system::map(ptr::null_mut(), RESERVE, 0), Ordering::Relaxed);
 }
 
 /// Gives the reserve back and stops recording; `false` if there is none.
@@ -61,7 +54,7 @@ pub fn give_back() -> bool {
     STOPPED.get_or_init(Instant::now);
     // SAFETY:
     // - mapped by `reserve`, and taken by this thread alone
-    !reserve.is_null() && unsafe { libc::munmap(reserve, RESERVE) } == 0
+    !reserve.is_null() && unsafe { system::unmap(reserve, RESERVE) }
 }
 
 /// When recording stopped for want of memory, if it did.

@@ -4,7 +4,8 @@ use crate::env::Options;
 use crate::helpers::{self, Helpers};
 use crate::names::{self, Facts};
 use crate::{
-    calipers, checkpoint, fork, heap, log, memory, modules, objects, output, quiet::Quiet, signals, slots, thread,
+    calipers, checkpoint, fork, heap, log, memory, modules, objects, output, quiet::Quiet, signals, slots, system,
+    thread,
 };
 use bf_collect::{Batch, Bucket, Config, Order, Patterns, Seek, Session, Wanted};
 use bf_profile::EndReason;
@@ -194,17 +195,13 @@ pub fn elsewhere() -> bool {
 }
 
 fn mark_here() {
+    let page = system::map(std::ptr::null_mut(), 4096, 0);
     // SAFETY:
-    // - a fresh anonymous mapping
-    let page = unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let page = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-        if page == libc::MAP_FAILED || libc::madvise(page, 4096, libc::MADV_WIPEONFORK) != 0 {
-            return;
-        }
-        page.cast::<AtomicU32>()
-    };
-    HERE.store(page, Ordering::Relaxed);
+    // - a page that nobody else knows
+    if page.is_null() || unsafe { !system::advise(page, 4096, libc::MADV_WIPEONFORK) } {
+        return;
+    }
+    HERE.store(page.cast(), Ordering::Relaxed);
     say_here();
 }
 

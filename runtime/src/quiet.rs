@@ -1,5 +1,6 @@
-//! All signals blocked, `errno` and the floating-point state kept, for as long as the runtime works.
+//! All signals blocked, the thread not to be cancelled, `errno` and the floating-point state kept, for as long as the runtime works.
 
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -7,10 +8,21 @@ use std::ptr;
 /// leave two signals out that must not come in between either (thread cancellation and `setuid`).
 pub type KernelSet = u64;
 
-/// While it lives, no signal is delivered to this thread; then mask, `errno`, rounding mode and floating-point
-/// flags are what they were.
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+}
+
+/// Not at all; and not at any moment, but where it calls certain functions.
+const DISABLE: c_int = 1;
+const DEFERRED: c_int = 0;
+
+/// While it lives, no signal is delivered to this thread, and no function that it calls is where it is cancelled; then mask, `errno`,
+/// rounding mode and floating-point flags are what they were.
 pub struct Quiet {
     mask: KernelSet,
+    /// Whether it may be cancelled, and how.
+    cancel: [c_int; 2],
     errno: i32,
     float: float::State,
 }
@@ -21,7 +33,14 @@ impl Quiet {
         // SAFETY:
         // - `__errno_location` gives this thread's errno, always valid
         let errno = unsafe { *libc::__errno_location() };
-        Self { mask: set_mask(!0), errno, float: float::take() }
+        let (mask, mut cancel) = (set_mask(!0), [0; 2]);
+        // SAFETY:
+        // - room for what there was
+        unsafe {
+            pthread_setcancelstate(DISABLE, &raw mut cancel[0]);
+            pthread_setcanceltype(DEFERRED, &raw mut cancel[1]);
+        }
+        Self { mask, cancel, errno, float: float::take() }
     }
 }
 
@@ -32,6 +51,13 @@ impl Drop for Quiet {
         // SAFETY:
         // - as in `enter`
         unsafe { *libc::__errno_location() = self.errno };
+        let [state, kind] = self.cancel;
+        // SAFETY:
+        // - what the thread had; if it was cancelled meanwhile, and may be at any moment, that happens in the second call
+        unsafe {
+            pthread_setcancelstate(state, ptr::null_mut());
+            pthread_setcanceltype(kind, ptr::null_mut());
+        }
     }
 }
 

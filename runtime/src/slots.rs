@@ -7,6 +7,7 @@ use crate::called::Call;
 use crate::places::Copied;
 use crate::process::lock;
 use crate::sink::Mode;
+use crate::system;
 use crate::{log, memory};
 use bf_abi::ABI_VERSION;
 use bf_abi::counting::{Counting, Function, MAX_SLOTS, Part, Slot, Term};
@@ -35,13 +36,8 @@ pub fn scratch() -> *mut u64 {
 
 /// Slots that are all zero. What is never touched takes no memory.
 fn map(slots: usize) -> Option<*mut u64> {
-    // SAFETY:
-    // - a fresh anonymous mapping
-    let start = unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        libc::mmap(ptr::null_mut(), 8 * slots, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-    };
-    (start != libc::MAP_FAILED).then_some(start.cast())
+    let start = system::map(ptr::null_mut(), 8 * slots, libc::MAP_NORESERVE);
+    (!start.is_null()).then_some(start.cast())
 }
 
 /// The counters of a module, copied: it may be unloaded.
@@ -304,7 +300,7 @@ impl Own {
         if !self.start.is_null() {
             // SAFETY:
             // - the mapping, which nobody uses; its pages are zero from here on
-            unsafe { libc::madvise(self.start.cast(), 8 * SLOTS, libc::MADV_DONTNEED) };
+            unsafe { system::advise(self.start.cast(), 8 * SLOTS, libc::MADV_DONTNEED) };
         }
     }
 }

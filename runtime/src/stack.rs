@@ -1,5 +1,6 @@
 //! Stacks of our own, for work on a thread whose stack may be small, foreign or full.
 
+use crate::system;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -29,17 +30,13 @@ unsafe impl Sync for Stack {}
 impl Stack {
     /// Maps one.
     pub fn new() -> Self {
-        // SAFETY:
-        // - a fresh anonymous mapping, of which the lowest page is then made inaccessible
-        unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
-            let bottom = libc::mmap(ptr::null_mut(), SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-            if bottom == libc::MAP_FAILED {
-                return Self { bottom: ptr::null_mut() };
-            }
-            libc::mprotect(bottom, GUARD, libc::PROT_NONE);
-            Self { bottom }
+        let bottom = system::map(ptr::null_mut(), SIZE, libc::MAP_NORESERVE | libc::MAP_STACK);
+        if !bottom.is_null() {
+            // SAFETY:
+            // - the lowest page of a mapping that nobody else knows
+            unsafe { libc::mprotect(bottom, GUARD, libc::PROT_NONE) };
         }
+        Self { bottom }
     }
 
     /// One past the highest byte; null if there is no stack.
@@ -59,7 +56,7 @@ impl Drop for Stack {
         if !self.bottom.is_null() {
             // SAFETY:
             // - mapped by `new` with this size, and nobody runs on it: `call` borrows the top of a living stack
-            unsafe { libc::munmap(self.bottom, SIZE) };
+            unsafe { system::unmap(self.bottom, SIZE) };
         }
     }
 }

@@ -70,6 +70,18 @@ fn every_end_of_a_process() {
 }
 
 #[test]
+fn threads_are_cancelled() {
+    for run in runs(&["cancel"], 4) {
+        assert!(accesses(&own(&run)) > 2 * MUCH);
+    }
+}
+
+#[test]
+fn mappings_are_none_of_the_programs_business() {
+    same(&["watched"], 4, 2 * MUCH, &EndReason::Exit);
+}
+
+#[test]
 fn exec() {
     for run in runs(&["exec"], 4) {
         let before = own(&run);

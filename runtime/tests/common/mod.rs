@@ -42,7 +42,7 @@ pub fn programs() -> &'static Path {
         let programs = [
             ("lives.c", "lives", with(&[])),
             ("chaos.c", "chaos", with(&[])),
-            ("busy.c", "busy", with(&["-no-pie"])),
+            ("busy.c", "busy", with(&["-no-pie", "-rdynamic"])),
             ("library.c", "library.so", with(&["-shared", "-fPIC"])),
         ];
         let sources = ["lives.c", "chaos.c", "busy.c", "library.c", "bf_by_hand.h"].map(source);

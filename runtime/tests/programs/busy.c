@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -55,6 +56,46 @@ static void *thread(void *seed)
 {
     work(MUCH / 10, (uint32_t)(uintptr_t)seed);
     return NULL;
+}
+
+/* Until it is cancelled, at certain places or at any moment. */
+static void *endless_thread(void *at_any_moment)
+{
+    int before;
+    if (at_any_moment)
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+    for (;;) {
+        work(MUCH / 100, 3);
+        pthread_testcancel();
+    }
+    return NULL;
+}
+
+/* In place of the C library's, as communication libraries have them that want to know of each mapping, whoever makes it. */
+static volatile int watched;
+
+void *mmap(void *start, size_t size, int protection, int flags, int file, off_t offset)
+{
+    check(!watched, "mmap is the program's");
+    return (void *)syscall(SYS_mmap, start, size, protection, flags, file, offset);
+}
+
+int munmap(void *start, size_t size)
+{
+    check(!watched, "munmap is the program's");
+    return syscall(SYS_munmap, start, size);
+}
+
+void *mremap(void *start, size_t old, size_t new, int flags, ...)
+{
+    check(!watched, "mremap is the program's");
+    return (void *)syscall(SYS_mremap, start, old, new, flags, NULL);
+}
+
+int madvise(void *start, size_t size, int advice)
+{
+    check(!watched, "madvise is the program's");
+    return syscall(SYS_madvise, start, size, advice);
 }
 
 static void *last_thread(void *main_thread)
@@ -231,6 +272,23 @@ int main(int argc, char **argv)
         check(pthread_create(&it, NULL, last_thread, (void *)pthread_self()) == 0, "thread");
         pthread_exit(NULL);
     }
+    MODE("cancel")
+    {
+        work(MUCH, 1);
+        for (int round = 0; round < 40; round++) {
+            pthread_t threads[2];
+            for (int i = 0; i < 2; i++)
+                check(pthread_create(&threads[i], NULL, endless_thread, round % 8 == 7 ? "any" : NULL) == 0, "thread");
+            usleep(2000);
+            for (int i = 0; i < 2; i++)
+                pthread_cancel(threads[i]);
+            for (int i = 0; i < 2; i++) {
+                void *end;
+                check(pthread_join(threads[i], &end) == 0 && end == PTHREAD_CANCELED, "its end");
+            }
+        }
+    }
+    MODE("watched") { watched = 1; work(MUCH, 1); }
     MODE("raw-exit")
     {
         work(MUCH, 1);
