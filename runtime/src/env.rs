@@ -55,6 +55,20 @@ pub struct Options {
     pub remarks: Vec<String>,
 }
 
+/// All variables. The C library does not know of them yet where functions are called before it is ready, as those of sanitizers.
+pub fn variables() -> Vec<(OsString, OsString)> {
+    let known: Vec<_> = std::env::vars_os().collect();
+    if !known.is_empty() {
+        return known;
+    }
+    let all = std::fs::read("/proc/self/environ").unwrap_or_default();
+    let split = |one: &[u8]| {
+        let end = one.iter().position(|&byte| byte == b'=')?;
+        Some((OsString::from_vec(one[..end].to_vec()), OsString::from_vec(one[end + 1..].to_vec())))
+    };
+    all.split(|&byte| byte == 0).filter_map(split).collect()
+}
+
 /// Used when compiling only; no business of ours.
 const COMPILE_TIME: &[&str] = &["BF_OPTS"];
 

@@ -1,4 +1,4 @@
-//! Ways out of a program that pass by `exit`: `_exit`, and the `exec` family. Each writes the profile first.
+//! Ways out of a program that pass by `exit`: `_exit`, `daemon`, and the `exec` family. Each writes the profile first.
 //!
 //! `posix_spawn`, `system` and `popen` need nothing: the child has no profile of its own to write before it becomes
 //! another program, and that one knows its descent by itself.
@@ -40,6 +40,39 @@ extern "C" fn _exit(status: c_int) -> ! {
 #[cfg_attr(test, expect(non_snake_case, reason = "the C library's name"))]
 extern "C" fn _Exit(status: c_int) -> ! {
     exit_now(status)
+}
+
+/// `daemon`: that of the C library ends the parent by a function of its own.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn daemon(stays: c_int, keeps_files: c_int) -> c_int {
+    // SAFETY:
+    // - the strings end with NUL; files 0 to 2 are those that the caller gives up
+    unsafe {
+        match libc::fork() {
+            0 => {}
+            -1 => return -1,
+            _ => exit_now(0),
+        }
+        if libc::setsid() == -1 {
+            return -1;
+        }
+        if stays == 0 {
+            libc::chdir(c"/".as_ptr());
+        }
+        if keeps_files == 0 {
+            let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            if null == -1 {
+                return -1;
+            }
+            for file in 0..=2 {
+                libc::dup2(null, file);
+            }
+            if null > 2 {
+                libc::close(null);
+            }
+        }
+    }
+    0
 }
 
 /// `execve` with the profile written.

@@ -74,10 +74,11 @@ pub fn add_globals(session: &Session) {
 
 /// Where the stack of the calling thread may lie, which is at `here` now.
 pub fn stack_around(here: usize) -> Range<u64> {
-    // The C libraries put a thread's own data at the end of its stack. The first thread's ends with the environment.
+    // The C libraries put a thread's own data at the end of its stack. The first thread's ends with the environment, of which they
+    // may not know yet, and the program's name behind that.
     // SAFETY:
-    // - no preconditions; the environment's address is read, not what is there
-    let ends = unsafe { [libc::pthread_self() as usize, environ as usize] };
+    // - no preconditions; addresses are read, not what is there
+    let ends = unsafe { [libc::pthread_self() as usize, environ as usize, libc::getauxval(libc::AT_EXECFN) as usize] };
     let end = ends.into_iter().filter(|&end| end > here && end - here < ABOVE).min();
     here.saturating_sub(BELOW) as u64..end.unwrap_or(here).max(here + LEAST) as u64
 }

@@ -4,7 +4,7 @@ use crate::env::Options;
 use crate::helpers::{self, Helpers};
 use crate::names::{self, Facts};
 use crate::{
-    calipers, checkpoint, fork, heap, log, memory, modules, objects, output, quiet::Quiet, signals, slots, system,
+    calipers, checkpoint, env, fork, heap, log, memory, modules, objects, output, quiet::Quiet, signals, slots, system,
     thread,
 };
 use bf_collect::{Batch, Bucket, Config, Order, Patterns, Seek, Session, Wanted};
@@ -239,7 +239,7 @@ pub fn finished() -> bool {
 
 /// What the environment asks for.
 pub fn options() -> &'static Options {
-    OPTIONS.get_or_init(|| Options::read(std::env::vars_os()))
+    OPTIONS.get_or_init(|| Options::read(env::variables().into_iter()))
 }
 
 /// Whether this is the process that was recorded, not a `vfork` child in its memory.

@@ -25,6 +25,22 @@ fn ordinary_ends() {
 }
 
 #[test]
+fn a_daemon_and_the_parent_that_it_leaves() {
+    let run = run(&["daemon"], &[]);
+    assert_eq!(run.code(), 0);
+    let mut ends: Vec<_> = run.files().iter().map(|name| loads_and_end(&run.profile(name))).collect();
+    ends.sort_by_key(|end| end.0);
+    assert_eq!(ends, [(10, EndReason::QuickExit), (20, EndReason::Exit)]);
+}
+
+/// Those of sanitizers are called before the C library has the environment.
+#[test]
+fn what_runs_before_the_c_library_is_ready_knows_the_environment() {
+    let run = run(&["return"], &[("BF_LINE_SIZE", "128"), ("EARLY", "1")]);
+    assert_eq!(run.only().lines.iter().map(|lines| lines.line_bytes).collect::<Vec<_>>(), [128]);
+}
+
+#[test]
 fn fatal_signals_take_their_course() {
     let cases = [
         (&["abort"][..], libc::SIGABRT, 10),

@@ -153,6 +153,16 @@ static void storm(void (*handler)(int), long wanted)
     printf("%ld %ld\n", rounds, (long)handled);
 }
 
+/* Before the C library is ready. */
+static void early(int argc, char **argv, char **variables)
+{
+    (void)argc, (void)argv;
+    for (; *variables; variables++)
+        if (!strcmp(*variables, "EARLY=1"))
+            loads(5);
+}
+__attribute__((section(".preinit_array"), used)) static void (*before_all)(int, char **, char **) = early;
+
 int main(int argc, char **argv)
 {
     arguments = argv;
@@ -187,6 +197,13 @@ int main(int argc, char **argv)
     {
         loads(10);
         _Exit(6);
+    }
+    MODE("daemon")
+    {
+        loads(10);
+        if (daemon(1, 1))
+            return 9;
+        loads(20);
     }
     MODE("quick_exit")
     {
