@@ -94,26 +94,33 @@ pub fn name(sharing: &mut [SharedLines], session: &Session) {
     for lines in sharing {
         let line_bytes = u64::from(lines.line_bytes);
         for line in lines.lines.iter_mut().filter(|line| line.object.is_none()) {
-            let found = session.objects(PATIENCE, |objects| at(line, line_bytes, objects)).flatten();
-            line.object = found.and_then(|(object, address, bytes)| {
+            let found = session.objects(PATIENCE, |objects| at(line, line_bytes, objects));
+            line.object = symbols::together(found.into_iter().flatten().filter_map(|(object, address, bytes)| {
                 let (kind, name) = described(object, &places)?;
                 Some(SharedObject { kind, name, address, bytes })
-            });
+            }));
         }
     }
 }
 
-/// What lies where the line was used: the object, its address and its length in bytes.
-fn at(line: &SharedLine, line_bytes: u64, objects: &Objects) -> Option<(Kind, u64, u64)> {
-    let used = line.users.iter().fold(0, |used, user| used | user.loaded | user.stored);
-    let unit = (line_bytes / 64).max(1);
-    let first = line.address + u64::from(used.trailing_zeros() % 64) * unit;
-    let last = line.address + (64 - u64::from(used.leading_zeros())).max(1) * unit;
-    let block = objects.within(first, last.min(line.address + line_bytes));
-    Some(match block {
-        Some(block) => (block.object, block.address, block.bytes),
-        None => (Kind::Stack(objects.stack_at(first)?), line.address, line_bytes),
-    })
+/// What lies where the line was used: objects, their addresses and their lengths in bytes.
+fn at(line: &SharedLine, line_bytes: u64, objects: &Objects) -> Vec<(Kind, u64, u64)> {
+    let (mut all, mut from) = (Vec::new(), line.address);
+    while let Some(block) = objects.within(from, line.address + line_bytes) {
+        if symbols::is_used(line, line_bytes, block.address, block.bytes) {
+            all.push((block.object, block.address, block.bytes));
+        }
+        from = block.address.saturating_add(block.bytes);
+        if from >= line.address + line_bytes {
+            break;
+        }
+    }
+    if all.is_empty() {
+        let used = line.users.iter().fold(0, |used, user| used | user.loaded | user.stored);
+        let first = line.address + u64::from(used.trailing_zeros() % 64) * (line_bytes / 64).max(1);
+        all.extend(objects.stack_at(first).map(|slot| (Kind::Stack(slot), line.address, line_bytes)));
+    }
+    all
 }
 
 /// Kind and name of an object; `None`: unknown.

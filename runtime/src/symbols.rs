@@ -1,6 +1,6 @@
 //! Variables of the program and its libraries, by their symbol tables.
 
-use bf_profile::{ObjectKind, SharedLines, SharedObject};
+use bf_profile::{ObjectKind, SharedLine, SharedLines, SharedObject};
 use object::{Object as _, ObjectKind as ObjectFileKind, ObjectSymbol as _, ReadCache, SymbolKind};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,11 +29,43 @@ pub fn name(sharing: &mut [SharedLines]) {
             let within = |&(begin, end): &(u64, u64)| begin < line.address + line_bytes && line.address < end;
             let Some(at) = mapped.iter().position(|file| file.segments.iter().any(within)) else { continue };
             let table = tables[at].get_or_insert_with(|| variables(&mapped[at]));
-            // The last that begins before the line's end.
-            let found = table.range(..line.address + line_bytes).next_back().map(|(_, object)| object);
-            line.object = found.filter(|object| object.address + object.bytes > line.address).cloned();
+            let end = line.address + line_bytes;
+            let before = table.range(..line.address).next_back();
+            let here = table.range(line.address..end).chain(before).map(|(_, object)| object);
+            line.object =
+                together(here.filter(|object| is_used(line, line_bytes, object.address, object.bytes)).cloned());
         }
     }
+}
+
+/// Whether some thread used bytes of a line that lie in an object.
+pub fn is_used(line: &SharedLine, line_bytes: u64, address: u64, bytes: u64) -> bool {
+    let unit = (line_bytes / 64).max(1);
+    let used = line.users.iter().fold(0, |used, user| used | user.loaded | user.stored);
+    let end = address.saturating_add(bytes);
+    (0..64).any(|bit| {
+        let first = line.address + bit * unit;
+        used >> bit & 1 != 0 && first < end && first + unit > address
+    })
+}
+
+/// Several objects as one that has the names of all.
+pub fn together(objects: impl Iterator<Item = SharedObject>) -> Option<SharedObject> {
+    let mut all: Vec<_> = objects.collect();
+    all.sort_unstable_by_key(|object| object.address);
+    let mut all = all.into_iter();
+    let mut sum = all.next()?;
+    let mut names = vec![(std::mem::take(&mut sum.name), 1)];
+    for object in all {
+        sum.bytes = sum.bytes.max(object.address + object.bytes - sum.address);
+        match names.iter_mut().find(|(name, _)| *name == object.name) {
+            Some((_, count)) => *count += 1,
+            None => names.push((object.name, 1)),
+        }
+    }
+    let each = names.into_iter().map(|(name, count)| if count > 1 { format!("{name}, {count} of them") } else { name });
+    sum.name = each.collect::<Vec<_>>().join(", ");
+    Some(sum)
 }
 
 /// Names of the functions that some addresses lie in; none for one that is in no function with a name.

@@ -299,7 +299,7 @@ fn halves(shared: Shared) -> [u64; 2] {
 /// Of some lines.
 fn shared(lines: impl IntoIterator<Item = u64>, line: u64) -> Shared {
     let each = |other: u64| match (line ^ other).trailing_zeros() {
-        bits @ 0..BITS => Shared::MAX / 0xff & ((1 << (8 * bits)) - 1),
+        bits @ 0..BITS => (Shared::MAX / 0xff) & ((1 << (8 * bits)) - 1),
         _ => Shared::MAX / 0xff,
     };
     lines.into_iter().map(each).sum()

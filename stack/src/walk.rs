@@ -396,8 +396,15 @@ struct Entry<const W: usize> {
     /// Not counted yet: how often it came, and with how many periods more than fewest, all together.
     uses: u64,
     more: u64,
-    /// Where its pins were the last time, and of how many periods more it was.
-    placed: Option<(Box<[Range<u64>]>, u64, Arc<Walk<W>>)>,
+    placed: Option<Placement<W>>,
+}
+
+/// Where a loop's strands and pins were the last time, of how many periods more it was, and its walk there.
+#[derive(Clone, Debug)]
+struct Placement<const W: usize> {
+    strands: Box<[Range<u64>]>,
+    more: u64,
+    walk: Arc<Walk<W>>,
 }
 
 /// All of one stack.
@@ -449,13 +456,12 @@ impl<const W: usize> Walks<W> {
     /// The same where strands begin there, with so many periods more than fewest, if it has pins.
     pub(crate) fn placed(&mut self, number: u32, strands: &[Range<u64>], more: u64) -> Option<Arc<Walk<W>>> {
         let entry = &mut self.entries[number as usize];
-        if let Some((_, _, walk)) =
-            entry.placed.as_ref().filter(|(there, many, _)| **there == *strands && *many == more)
-        {
-            return Some(Arc::clone(walk));
+        let same = |placed: &&Placement<W>| *placed.strands == *strands && placed.more == more;
+        if let Some(placed) = entry.placed.as_ref().filter(same) {
+            return Some(Arc::clone(&placed.walk));
         }
         let walk = Arc::new(entry.walk.as_ref()?.placed(strands, more, entry.bucket)?);
-        entry.placed = Some((strands.into(), more, Arc::clone(&walk)));
+        entry.placed = Some(Placement { strands: strands.into(), more, walk: Arc::clone(&walk) });
         Some(walk)
     }
 

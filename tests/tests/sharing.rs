@@ -86,6 +86,49 @@ fn blocks_and_stacks_have_names_too() {
     assert_eq!((&finding["object"]["kind"], &finding["kind"]), (&"stack".into(), &"false".into()));
 }
 
+/// Each used by one thread, and on one line.
+#[test]
+fn all_that_is_used_on_a_line_has_a_name() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "pairs.c",
+        "#include <pthread.h>
+        #include <stdlib.h>
+        volatile long alpha __attribute__((aligned(64))) = 1, beta = 1;
+        static volatile long *blocks[9];
+        static pthread_barrier_t turn;
+        static void *work(void *which) {
+          volatile long *own = which ? &beta : &alpha, *block = blocks[7 + (which != 0)];
+          for (int i = 0; i < 20 * 4096; i++) {
+            if (i % 4096 == 0) pthread_barrier_wait(&turn);
+            ++*own, ++*block;
+          }
+          return 0;
+        }
+        int main() {
+          pthread_t other;
+          for (int i = 0; i < 7; i++) blocks[i] = malloc(24);
+          for (int i = 0; i < 6; i++)
+            if ((long)blocks[i] / 64 == (long)blocks[i + 1] / 64) blocks[7] = blocks[i], blocks[8] = blocks[i + 1];
+          pthread_barrier_init(&turn, 0, 2);
+          pthread_create(&other, 0, work, &other);
+          work(0);
+          pthread_join(other, 0);
+          return 0;
+        }
+        ",
+    );
+    sandbox.bf_clang(["pairs.c", "-O1", "-g", "-bf-data-structs", "-pthread", "-o", "pairs"]);
+    let _ = succeed(&mut sandbox.program("pairs"));
+    let findings = findings(&sandbox);
+    let finding = about(&findings, "alpha, beta").unwrap_or_else(|| panic!("{findings:?}"));
+    assert_eq!((&finding["kind"], &finding["object"]["bytes"]), (&"false".into(), &16.into()));
+    let stored: Vec<_> = finding["threads"].as_array().unwrap().iter().map(|thread| &thread["stored"]).collect();
+    assert_eq!(stored, [&serde_json::json!([[0, 7]]), &serde_json::json!([[8, 15]])]);
+    let finding = about(&findings, "main (pairs.c:16), 2 of them").unwrap_or_else(|| panic!("{findings:?}"));
+    assert_eq!((&finding["kind"], &finding["object"]["bytes"]), (&"false".into(), &(32 + 24).into()));
+}
+
 #[test]
 fn counters_in_lines_of_their_own_are_not() {
     let findings = findings(&counted(&["-DPADDED"], &[]));
