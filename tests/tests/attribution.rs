@@ -110,6 +110,33 @@ fn annotated_source_shows_lines_and_what_was_inlined() {
     assert_eq!(json["schema"], "bf.annotate/1");
 }
 
+/// A file that is included by one path and compiled by another is one file.
+#[test]
+fn a_file_has_one_name_however_its_path_is_written() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "sum.c",
+        "int sum(int *a, int n) { int s = 0; for (int i = 0; i < n; i++) s += a[i * 16 & 1023]; return s; }\n",
+    );
+    sandbox.write(
+        "both.c",
+        "#define sum twice\n#include \"sum.c\"\n#undef sum\nint sum(int *, int);\nstatic int a[1024];
+        int main() { return (sum(a, 1000) + twice(a, 2000)) & 1; }\n",
+    );
+    sandbox.bf_clang(["-O1", "-g", "-bf-by-func", "-c", sandbox.file("sum.c").to_str().unwrap()]);
+    sandbox.bf_clang(["-O1", "-g", "-bf-by-func", "-c", "./both.c"]);
+    sandbox.bf_clang(["sum.o", "both.o", "-o", "both"]);
+    let _ = succeed(&mut sandbox.program("both"));
+    let report = sandbox.bf(&[&["report", "--by", "line"], &SMALL[..]].concat());
+    let loads: Vec<_> = items(&report).iter().filter(|row| row["loads"].as_u64() > Some(500)).collect();
+    let files: std::collections::BTreeSet<_> = loads.iter().map(|row| row["file"].to_string()).collect();
+    assert_eq!(
+        (loads.iter().map(|row| row["loads"].as_u64().unwrap()).sum::<u64>(), files.len()),
+        (3000, 1),
+        "{report}"
+    );
+}
+
 /// An export of the naive multiplication.
 fn exported(sandbox: &Sandbox, format: &str) -> std::path::PathBuf {
     let file = sandbox.file(format);

@@ -1,6 +1,7 @@
 //! What the pass asks of debug information and loops: where in the source an instruction comes from.
 
 use super::*;
+use std::path::{Component, Path, PathBuf};
 
 /// A place in the source, perhaps within a function that was inlined.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,7 +38,14 @@ fn path(scope: LLVMMetadataRef) -> String {
     let Some(file) = metadata(unsafe { sys::debuginfo::LLVMDIScopeGetFile(scope) }) else { return String::new() };
     let name = part(sys::debuginfo::LLVMDIFileGetFilename, file);
     let folder = part(sys::debuginfo::LLVMDIFileGetDirectory, file);
-    if name.starts_with('/') || name.is_empty() || folder.is_empty() { name } else { format!("{folder}/{name}") }
+    file_in(&folder, &name)
+}
+
+/// The path of a file in a folder: the same however often `.` is in it.
+pub(super) fn file_in(folder: &str, name: &str) -> String {
+    let path = if name.is_empty() { PathBuf::new() } else { Path::new(folder).join(name) };
+    let plain: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
+    plain.to_string_lossy().into_owned()
 }
 
 // SAFETY (for every block below): as for `Module`; nodes of debug information live as long as their module.

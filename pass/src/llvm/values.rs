@@ -1,5 +1,6 @@
 //! What the pass asks of types, values and blocks.
 
+use super::origin::file_in;
 use super::*;
 use crate::assembly::Assembly;
 
@@ -444,8 +445,7 @@ impl Value {
                 return None;
             }
             let (folder, name) = (part(LLVMDIFileGetDirectory, file), part(LLVMDIFileGetFilename, file));
-            let path = if name.starts_with('/') || folder.is_empty() { name } else { format!("{folder}/{name}") };
-            Some((path, LLVMDISubprogramGetLine(scope)))
+            Some((file_in(&folder, &name), LLVMDISubprogramGetLine(scope)))
         }
     }
 
