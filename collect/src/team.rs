@@ -48,8 +48,9 @@ const PATIENCE: u32 = 4;
 const PLACES: usize = 4;
 /// Threads that recorded nothing for so many rounds have no part in them.
 const IDLE: u64 = 4;
-/// A round of one thread may be so much shorter than one of another.
+/// A round of one thread may be so much shorter than one of another; and differs from it by such a part if they do the same.
 const MOST_TIMES: u64 = 64;
+const ALIKE: u64 = 8;
 
 /// The records of all slots.
 #[derive(Debug, Default)]
@@ -369,7 +370,8 @@ impl Team {
             return true;
         }
         let all: Vec<_> = self.members.iter().map(of).collect();
-        let accesses = all.iter().flatten().map(|one| one.1).max().unwrap_or_default().max(1);
+        let (usual, accesses) = all.iter().flatten().copied().max_by_key(|one| one.1).unwrap_or_default();
+        let accesses = accesses.max(1);
         let times = (self.seek.long / SHORTER).max(1).div_ceil(accesses);
         let mut lengths = Vec::new();
         for (member, one) in self.members.iter().zip(all) {
@@ -382,8 +384,11 @@ impl Team {
                 continue;
             };
             let own = own.max(1);
-            let each = (accesses + own / 2) / own;
-            if each > MOST_TIMES || (each * own).abs_diff(accesses) > own / 3 {
+            let mut each = (accesses + own / 2) / own;
+            // How much others did meanwhile is chance where they wait for each other. Threads that do as much do it as often.
+            if self.wrong == 0 && words.abs_diff(usual) <= usual / ALIKE {
+                each = 1;
+            } else if each > MOST_TIMES || (each * own).abs_diff(accesses) > own / 3 {
                 return true;
             }
             lengths.push((words * each * times) as usize);
