@@ -107,6 +107,8 @@ struct Member {
     length: usize,
     /// Words of its longest batch there.
     longest: usize,
+    /// So many seemed to be a round, and were not.
+    failed: usize,
     /// Since then so many words came that are the same, up to this place of it.
     same: u64,
     at: Place,
@@ -321,17 +323,20 @@ impl Team {
         self.pays = times > 0;
         self.state = State::Seeking;
         self.wrong = if times > 0 { 0 } else { self.wrong + 1 };
-        if std::mem::take(&mut self.is_broken) && self.wrong <= PATIENCE {
+        let is_broken = std::mem::take(&mut self.is_broken);
+        if is_broken && self.wrong <= PATIENCE {
             // It may go on in a moment.
             if self.next.is_empty() && !self.is_doubtful {
                 self.next = self.members.iter().map(|member| member.length).collect();
             }
             self.until = self.clock + self.accesses / 2;
         } else if self.wrong > 0 {
-            self.until = self.clock + (self.accesses << (WAIT + self.wrong.min(MOST_WAIT)));
+            let often = if is_broken { self.wrong - PATIENCE } else { self.wrong };
+            self.until = self.clock + (self.accesses << (WAIT + often.min(MOST_WAIT)));
         }
         let left = |member: &mut Member| {
             member.seeker.forget();
+            member.failed = if times == 0 { member.length } else { 0 };
             let length = std::mem::take(&mut member.length) as u64;
             self.spent += member.round.words() as u64 + member.same - times * length;
             (std::mem::take(&mut member.round), std::mem::take(&mut member.same) - (analysed + times) * length)
@@ -353,10 +358,16 @@ impl Team {
 
     /// What seems to be a round of all becomes one. A slot has just recorded something. `false`: it turned out to be none.
     fn guess(&mut self, slot: usize) -> bool {
-        if self.clock < self.until {
+        // Where a round is far longer than what was taken for one that is another guess.
+        let is_longer = |member: &Member| {
+            let words = member.seeker.sure().map_or(u64::MAX, |one| one.words);
+            words > (member.failed + member.failed / 2) as u64
+        };
+        let soon = self.clock < self.until;
+        if soon && !is_longer(&self.members[slot]) {
             return true;
         }
-        if !self.next.is_empty() {
+        if !soon && !self.next.is_empty() {
             let lengths = std::mem::take(&mut self.next);
             self.begin(lengths);
             return true;
@@ -393,10 +404,11 @@ impl Team {
             }
             lengths.push((words * each * times) as usize);
         }
-        self.accesses = accesses * times;
-        if lengths.iter().sum::<usize>() > self.seek.longest {
+        if soon && !self.members.iter().all(is_longer) || lengths.iter().sum::<usize>() > self.seek.longest {
             return true;
         }
+        self.accesses = accesses * times;
+        self.next.clear();
         let past = std::mem::take(&mut self.past);
         self.begin(lengths);
         !self.recall(past) || self.is_recorded()
