@@ -107,8 +107,9 @@ struct Member {
     length: usize,
     /// Words of its longest batch there.
     longest: usize,
-    /// So many seemed to be a round, and were not.
+    /// So many seemed to be a round, and were not; and what its seeker took for one.
     failed: usize,
+    guessed: u64,
     /// Since then so many words came that are the same, up to this place of it.
     same: u64,
     at: Place,
@@ -140,6 +141,15 @@ pub(crate) struct Left {
     /// What of the others came after them: of each slot so many words, round after round.
     members: Vec<(Round, u64)>,
     pieces: Vec<(u32, usize)>,
+}
+
+impl Member {
+    /// What its seeker took for a round is none.
+    fn give_up(&mut self) {
+        if self.guessed > 0 {
+            self.seeker.give_up(self.guessed);
+        }
+    }
 }
 
 impl Left {
@@ -221,6 +231,9 @@ impl Team {
         let is_far = |member: &Member| more(member) > member.longest.max(rounds * member.length / 2);
         if self.members.iter().any(is_far) {
             self.rounds = rounds + 1;
+            if self.rounds > MOST_RECORDED {
+                self.members.iter_mut().filter(|member| is_far(member)).for_each(Member::give_up);
+            }
             return self.rounds <= MOST_RECORDED;
         }
         self.state = State::Comparing;
@@ -244,6 +257,9 @@ impl Team {
         at[slot] -= words;
         self.is_broken = true;
         self.is_doubtful = self.members[slot].same < self.members[slot].length as u64;
+        if self.is_doubtful {
+            self.members[slot].give_up();
+        }
         if self.breaks.is_empty() {
             self.spent = 0;
         }
@@ -411,6 +427,9 @@ impl Team {
         self.next.clear();
         let past = std::mem::take(&mut self.past);
         self.begin(lengths);
+        for member in &mut self.members {
+            member.guessed = member.seeker.sure().map_or(0, |one| one.words);
+        }
         !self.recall(past) || self.is_recorded()
     }
 
@@ -419,7 +438,7 @@ impl Team {
         self.members.iter_mut().for_each(|member| member.length = 0);
         for (member, length) in self.members.iter_mut().zip(lengths) {
             (member.length, member.round) = (length, Round::of_length(length));
-            (member.same, member.at, member.longest) = (0, Place::START, 0);
+            (member.same, member.at, member.longest, member.guessed) = (0, Place::START, 0, 0);
         }
         self.state = State::Recording;
         self.past = Past::default();
