@@ -245,10 +245,16 @@ impl Team {
             *words -= gone;
         }
         self.pieces.retain(|piece| piece.1 > 0);
-        self.members.iter_mut().all(|member| {
+        let mut all = true;
+        for member in &mut self.members {
             member.round = member.round.last(member.length);
-            member.round.words() == member.length
-        })
+            // Where it would begin within a record it is none.
+            if member.round.words() != member.length {
+                member.give_up();
+                all = false;
+            }
+        }
+        all
     }
 
     /// A slot has just done something else, for so many words. Where that comes again and again, what is between is a round, too.
@@ -347,7 +353,7 @@ impl Team {
             }
             self.until = self.clock + self.accesses / 2;
         } else if self.wrong > 0 {
-            let often = if is_broken { self.wrong - PATIENCE } else { self.wrong };
+            let often = self.wrong - if is_broken { PATIENCE } else { 1 };
             self.until = self.clock + (self.accesses << (WAIT + often.min(MOST_WAIT)));
         }
         let left = |member: &mut Member| {
