@@ -122,6 +122,18 @@ static double own(int repeats) {
   return sum;
 }
 
+/* An array is brought up to date and its norm summed up, which each step adds to in memory. */
+static double norm(int repeats) {
+  enum { N = 200000 };
+  double *a = doubles(N), *b = doubles(N), sum = 0;
+  for (int r = 0; r < repeats; r++) {
+    sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+    for (int i = 0; i < N; i++) b[i] += 1e-3 * a[i], sum += b[i] * b[i];
+  }
+  return sum;
+}
+
 /* How often each value occurs: threads count for themselves, then add to what is common. Nothing comes again. */
 static double histogram(int repeats) {
   enum { N = 1 << 18, BINS = 1 << 12 };
@@ -145,7 +157,7 @@ int main(int argc, char **argv) {
     double (*run)(int);
   } teams[] = {
       {"jacobi", jacobi}, {"gradients", gradients}, {"gemm", gemm}, {"bodies", bodies}, {"triad", triad},
-      {"own", own},       {"histogram", histogram}};
+      {"own", own},       {"norm", norm},           {"histogram", histogram}};
   for (size_t i = 0; argc == 3 && i < sizeof teams / sizeof *teams; i++)
     if (!strcmp(argv[1], teams[i].name)) return printf("%.17g\n", teams[i].run(atoi(argv[2]))) < 0;
   return 2;

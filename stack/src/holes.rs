@@ -185,7 +185,7 @@ impl<const W: usize> Holes<W> {
     /// Whether some do.
     pub(crate) fn are_above(&self, line: u64, last: Instant) -> bool {
         let by_set = || (1..=self.set_bits).any(|bits| self.has_above(number(bits, line), last));
-        self.may_be_above(last) && (self.above_all(last) > 0 || by_set())
+        self.may_be_above(last) && (self.all.newest().is_some_and(|newest| newest > last) || by_set())
     }
 
     /// How many holes stand above an item.
@@ -251,11 +251,10 @@ impl Times {
     fn newer(&self, last: Instant) -> usize {
         let mut newer = 0;
         for piece in self.pieces.iter().rev() {
-            let here = self::newer(piece, last);
-            newer += here;
-            if here < piece.len() {
-                break;
+            if piece[0] < last {
+                return newer + self::newer(piece, last);
             }
+            newer += piece.len();
         }
         newer
     }
