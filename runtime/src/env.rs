@@ -1,5 +1,6 @@
 //! The `BF_*` variables, read once. A bad one is remarked on and otherwise as if it were not there.
 
+use crate::system;
 use bf_collect::{Config, Instructions, Order, Sample, Wanted};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -61,7 +62,7 @@ pub fn variables() -> Vec<(OsString, OsString)> {
     if !known.is_empty() {
         return known;
     }
-    let all = std::fs::read("/proc/self/environ").unwrap_or_default();
+    let all = system::read(c"/proc/self/environ");
     let split = |one: &[u8]| {
         let end = one.iter().position(|&byte| byte == b'=')?;
         Some((OsString::from_vec(one[..end].to_vec()), OsString::from_vec(one[end + 1..].to_vec())))

@@ -1,8 +1,8 @@
-//! Memory from the system, by the number of the call: in a program there may be another function in the place of the C library's,
-//! such as that of a communication library that wants to know of each mapping. It does not know of helper threads, nor of when it
-//! may be called.
+//! What is asked of the system itself, by the number of the call: in a program there may be another function in the place of the C
+//! library's, such as that of a communication library that wants to know of each mapping, or of a sanitizer that is not ready yet. It
+//! does not know of helper threads, nor of when it may be called.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 /// Zero pages of the process's own, at that place if it is free, or not null, and anywhere else; null if there are none.
@@ -33,6 +33,32 @@ pub unsafe fn remap(start: *mut c_void, old: usize, new: usize, flags: c_int, pl
     // - the caller's obligation
     let moved = unsafe { libc::syscall(libc::SYS_mremap, start, old, new, flags, place) };
     if moved == -1 { ptr::null_mut() } else { moved as *mut c_void }
+}
+
+/// What is in a file, as far as it can be read.
+pub fn read(path: &CStr) -> Vec<u8> {
+    let mut all = Vec::new();
+    // SAFETY:
+    // - a string that ends with NUL
+    let file =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if file < 0 {
+        return all;
+    }
+    let mut part = [0_u8; 4096];
+    loop {
+        // SAFETY:
+        // - room for as many bytes
+        let read = unsafe { libc::syscall(libc::SYS_read, file, part.as_mut_ptr(), part.len()) };
+        match usize::try_from(read) {
+            Ok(read @ 1..) => all.extend_from_slice(&part[..read]),
+            _ => break,
+        }
+    }
+    // SAFETY:
+    // - opened above, and nobody else knows it
+    unsafe { libc::syscall(libc::SYS_close, file) };
+    all
 }
 
 /// As `madvise`; whether that could be done.

@@ -5,8 +5,8 @@
 //! where there are two sets, a quarter where there are four. So what happens to a line besides is found out once, and what pins
 //! add to it when it is known where they are: for all lines together that agree with a pin in as many bits.
 //!
-//! Invariant: between two periods each pin is referenced after the last reference to any line of a strand, or before the first one.
-//! So it is above all of them when they are referenced next.
+//! Invariant: between two runs of a line of a strand all pins come, or none, at whatever period; and each pin is above all lines that
+//! come after its own first reference, because it comes in each iteration.
 
 use crate::by_line::Mix;
 use crate::digest::{Again, Greatest, Segment};
@@ -307,7 +307,7 @@ fn shared(lines: impl IntoIterator<Item = u64>, line: u64) -> Shared {
 
 /// Lines of a strand, each of another period: the first period, how many periods it is to the next, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Lines {
+pub(crate) struct Spaced {
     pub(crate) first: u32,
     pub(crate) apart: u32,
     pub(crate) count: u32,
@@ -315,25 +315,25 @@ pub(crate) struct Lines {
 
 /// Gives periods to `take` in which as many of some lines share a set with others, by set, and how many: each line, so far from the
 /// other one in the first of all periods, moves on against it by so many lines in a period.
-fn for_each_class(apart: &[u64], by: u64, count: u32, take: &mut impl FnMut(Lines, Shared)) {
+fn for_each_class(apart: &[u64], by: u64, count: u32, take: &mut impl FnMut(Spaced, Shared)) {
     let all = apart.iter().map(|&apart| apart as u32).collect();
-    split(all, by as u32, Lines { first: 0, apart: 1, count }, (0, 0), take);
+    split(all, by as u32, Spaced { first: 0, apart: 1, count }, (0, 0), take);
 }
 
 /// The same for some of them, in which these share sets of a number of so many bits.
 fn split(
     mut apart: SmallVec<[u32; BETWEEN]>,
     by: u32,
-    some: Lines,
+    some: Spaced,
     (mut bits, mut shared): (u32, Shared),
-    take: &mut impl FnMut(Lines, Shared),
+    take: &mut impl FnMut(Spaced, Shared),
 ) {
     let step = if some.count > 1 { by.wrapping_mul(some.apart) } else { 0 };
     while !apart.is_empty() && bits < BITS {
         if step >> bits & 1 != 0 {
             let half = some.count / 2;
             for (first, count) in [(some.first, some.count - half), (some.first + some.apart, half)] {
-                let some = Lines { first, apart: 2 * some.apart, count };
+                let some = Spaced { first, apart: 2 * some.apart, count };
                 split(apart.clone(), by, some, (bits, shared), take);
             }
             return;
@@ -369,10 +369,10 @@ impl<const W: usize> Classes<W> {
         (first, line): (First, u64),
         (by, count): (u64, u32),
         asks: bool,
-        mut take: impl FnMut(Lines, u32),
+        mut take: impl FnMut(Spaced, u32),
     ) {
         if !asks && self.alike[first.what as usize] {
-            return take(Lines { first: 0, apart: 1, count }, first.what);
+            return take(Spaced { first: 0, apart: 1, count }, first.what);
         }
         let apart: SmallVec<[u64; 4]> = self.pins.iter().map(|pin| line.wrapping_sub(*pin)).collect();
         for_each_class(&apart, by, count, &mut |some, shared| {
