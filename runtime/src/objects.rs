@@ -116,8 +116,7 @@ fn at(line: &SharedLine, line_bytes: u64, objects: &Objects) -> Vec<(Kind, u64, 
         }
     }
     if all.is_empty() {
-        let used = line.users.iter().fold(0, |used, user| used | user.loaded | user.stored);
-        let first = line.address + u64::from(used.trailing_zeros() % 64) * (line_bytes / 64).max(1);
+        let first = symbols::used(line, line_bytes).next().map_or(line.address, |part| part.start);
         all.extend(objects.stack_at(first).map(|slot| (Kind::Stack(slot), line.address, line_bytes)));
     }
     all

@@ -4,6 +4,7 @@ use bf_profile::{ObjectKind, SharedLine, SharedLines, SharedObject};
 use object::{Object as _, ObjectKind as ObjectFileKind, ObjectSymbol as _, ReadCache, SymbolKind};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// A file that is mapped.
@@ -38,15 +39,17 @@ pub fn name(sharing: &mut [SharedLines]) {
     }
 }
 
-/// Whether some thread used bytes of a line that lie in an object.
-pub fn is_used(line: &SharedLine, line_bytes: u64, address: u64, bytes: u64) -> bool {
-    let unit = (line_bytes / 64).max(1);
+/// The bytes of a line that some thread used, a part at a time.
+pub fn used(line: &SharedLine, line_bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let (unit, address) = ((line_bytes / 64).max(1), line.address);
     let used = line.users.iter().fold(0, |used, user| used | user.loaded | user.stored);
-    let end = address.saturating_add(bytes);
-    (0..64).any(|bit| {
-        let first = line.address + bit * unit;
-        used >> bit & 1 != 0 && first < end && first + unit > address
-    })
+    let bits = (0..64).filter(move |bit| used >> bit & 1 != 0);
+    bits.map(move |bit| address + bit * unit..address + (bit + 1) * unit)
+}
+
+/// Whether some of them lie in an object.
+pub fn is_used(line: &SharedLine, line_bytes: u64, address: u64, bytes: u64) -> bool {
+    used(line, line_bytes).any(|part| part.start < address.saturating_add(bytes) && part.end > address)
 }
 
 /// Several objects as one that has the names of all.

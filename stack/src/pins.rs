@@ -90,7 +90,7 @@ pub(crate) struct Classes<const W: usize> {
 /// Takes note of all runs of a loop.
 struct Watching<'a, const W: usize> {
     strands: &'a [Range<u64>],
-    pins: usize,
+    pins: &'a [Range<u64>],
     within: Within<W>,
     firsts: Vec<Run>,
     /// Of lines of strands, by place.
@@ -105,13 +105,11 @@ struct Watching<'a, const W: usize> {
 impl<const W: usize> Watching<'_, W> {
     /// The line that stands for another one to learn from; the last bit tells pins from others.
     fn learned(&self, line: u64) -> u64 {
-        let moving = self.strands.len() - self.pins;
-        2 * line + u64::from(self.strands[moving..].iter().any(|pin| pin.start == line))
+        2 * line + u64::from(self.pins.iter().any(|pin| pin.start == line))
     }
 
     fn pin(&self, line: u64) -> Option<usize> {
-        let moving = self.strands.len() - self.pins;
-        (line % 2 == 1).then(|| self.strands[moving..].iter().position(|pin| pin.start == line / 2))?
+        (line % 2 == 1).then(|| self.pins.iter().position(|pin| pin.start == line / 2))?
     }
 
     fn spot(&self, line: u64) -> Option<Spot> {
@@ -161,7 +159,7 @@ impl<const W: usize> Count<WIDE> for Watching<'_, W> {
                 self.turns.push(turn);
             }
             None => {
-                self.fits &= others == 0 || others as usize == self.pins;
+                self.fits &= others == 0 || others as usize == self.pins.len();
                 self.runs[place].push(next);
             }
         }
@@ -181,7 +179,7 @@ fn read<V: Vector, const W: usize>(
 ) -> Option<(Loop<W>, Vec<Turn<W>>)> {
     let mut watching = Watching {
         strands,
-        pins,
+        pins: &strands[strands.len() - pins..],
         within: Within::default(),
         firsts: Vec::new(),
         runs: Vec::new(),
@@ -424,7 +422,7 @@ impl<const W: usize> Making<'_, W> {
         let (line, bucket) = (self.classes.pins[pin], self.bucket);
         let Periodic { before, cycle, times, after, by } = &self.pins.turns;
         let spots = |turn: Turn<W>| turn.between.into_iter().take(turn.count);
-        let at = |spot: Spot| strands[spot.strand as usize].start + spot.offset;
+        let at = |spot: Spot| spot.line(strands);
         let mut following = Following::new(flags, bucket);
         let once = |following: &mut Following<W>, turn: Turn<W>| {
             following.run(&turn.run, shared(spots(turn).map(at), line), 1);
@@ -478,7 +476,7 @@ impl<const W: usize> Walk<W> {
         }
         let mut firsts = self.firsts.clone();
         let Periodic { before, cycle, times, after, by } = &mut firsts;
-        let at = |first: First| strands[first.spot.strand as usize].start + first.spot.offset;
+        let at = |first: First| first.spot.line(strands);
         for first in before.iter_mut().chain(after.iter_mut()).filter(|first| first.spot.is_pin) {
             let pin = first.spot.strand as usize + pins.pins - strands.len();
             let flags = pins.lives[first.what as usize].flags;

@@ -67,6 +67,13 @@ impl Moves for Spot {
     }
 }
 
+impl Spot {
+    /// The line there.
+    pub(crate) fn line(self, strands: &[Range<u64>]) -> u64 {
+        strands[self.strand as usize].start + self.offset
+    }
+}
+
 impl Placed for Spot {
     fn spot(self) -> Self {
         self

@@ -182,7 +182,7 @@ impl<const W: usize> Task for Lift<'_, W> {
 
 impl<const W: usize> Walking<'_, W> {
     pub(crate) fn line(&self, spot: Spot) -> u64 {
-        self.strands[spot.strand as usize].start + spot.offset
+        spot.line(self.strands)
     }
 
     /// The first reference to a line.
@@ -266,7 +266,7 @@ impl<const W: usize> Walking<'_, W> {
         let begin = sharing.as_mut().map(|sharing| sharing.pass(lines));
         // Neighbours: how many, when the first one comes, and when the others do.
         let mut leave = |spot: Spot, len: u64, number: u64, pace: Pace| {
-            let line = strands[spot.strand as usize].start + spot.offset;
+            let line = spot.line(strands);
             older.sheets.add(line..line + len, first + number as Time, pace, place);
             let (Some(sharing), Some(begin)) = (&mut *sharing, begin) else { return };
             let mut done = 0;
@@ -322,20 +322,14 @@ impl<const W: usize> Core<W> {
         if !self.begin_walk(&walk, more, instructions) {
             return Went::Not;
         }
-        let walk = match self.templates.walks.placed(number, strands, more) {
-            Some(placed) => {
-                if self.sharing.is_none() {
-                    placed.count_within(more, bucket, &mut self.buckets);
-                }
-                placed
+        let placed = self.templates.walks.placed(number, strands, more);
+        if self.sharing.is_none() {
+            match &placed {
+                Some(walk) => walk.count_within(more, bucket, &mut self.buckets),
+                None => self.templates.walks.used(number, more),
             }
-            None => {
-                if self.sharing.is_none() {
-                    self.templates.walks.used(number, more);
-                }
-                walk
-            }
-        };
+        }
+        let walk = placed.unwrap_or(walk);
         self.go(&walk, strands, more, bucket, visit, instructions);
         Went::All
     }
@@ -446,7 +440,7 @@ impl<const W: usize> Core<W> {
         if walks && self.begin_walk(&walk, *more, instructions) {
             return self.go(&walk, strands, *more, bucket, None, instructions);
         }
-        let line = |spot: Spot| strands[spot.strand as usize].start + spot.offset;
+        let line = |spot: Spot| spot.line(strands);
         let pins = walk.classes.as_ref().map_or(&[][..], |classes| classes.pins());
         let (mut firsts, mut order) = (walk.firsts.all(*more).peekable(), walk.order.all(*more).map(line));
         let (mut lines, mut again, mut before) = (Vec::new(), Vec::new(), Vec::new());
