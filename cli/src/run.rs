@@ -1,8 +1,9 @@
 //! `bf run`: becomes the program, so that its exit code, its signals and its terminal are its own.
 
-use crate::{args::RunArguments, failure::Failure};
+use crate::{args::RunArguments, failure::Failure, output::remark};
+use memchr::memmem;
 use nix::sys::personality::{self, Persona};
-use std::{io, os::unix::process::CommandExt, path::Path, process::Command};
+use std::{fs, io, os::unix::process::CommandExt, path::Path, process::Command};
 
 /// Replaces this process by the program; returns only if that fails.
 pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
@@ -24,8 +25,24 @@ pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
     if let Some(rate) = &arguments.sample {
         command.env("BF_SAMPLE", &rate.text);
     }
+    let program = Path::new(program);
+    if is_foreign(program) {
+        remark(&format!(
+            "{} was not built with bf-clang: it leaves no profile, unless something that it loads or starts was",
+            program.display()
+        ));
+    }
     let error = command.exec();
     // As shells say it: 127 for a program that is not there, 126 for one that cannot be run.
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-    Err(Failure::NotStarted(code, format!("failed to run {}: {error}", Path::new(program).display())))
+    Err(Failure::NotStarted(code, format!("failed to run {}: {error}", program.display())))
+}
+
+/// Whether a file named by its path is machine code without the runtime. What is searched for may be a launcher as well.
+fn is_foreign(program: &Path) -> bool {
+    let holds = |code: &[u8], what: &str| memmem::find(code, what.as_bytes()).is_some();
+    program.components().count() > 1
+        && fs::read(program).is_ok_and(|code| {
+            code.starts_with(b"\x7fELF") && !holds(&code, "libbf_rt.so") && !holds(&code, "BF_PROFILE")
+        })
 }

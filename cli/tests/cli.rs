@@ -423,6 +423,10 @@ fn run_becomes_the_program() {
     let (code, message) = failure(&run(&["--", "./missing"]));
     assert!(code == 127 && message.contains("./missing"), "{message}");
     assert_eq!(failure(&run(&["--", "/"])).0, 126);
+    // Only what is named by its path and cannot leave a profile is talked about.
+    let output = run(&["--", "/bin/true"]);
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("/bin/true was not built"));
+    assert!(run(&["--", "true"]).stderr.is_empty());
 }
 
 #[test]
