@@ -134,6 +134,54 @@ static double norm(int repeats) {
   return sum;
 }
 
+/* A multigrid cycle: sweeps over ever coarser squares and back, so that each level but the coarsest comes twice. */
+enum { FINE = 257, LEVELS = 6 };
+static double *x[LEVELS], *right[LEVELS], *other[LEVELS];
+
+static void relax(double *x, double *other, const double *right, int n) {
+  double *from = x, *to = other;
+  for (int sweep = 0; sweep < 2; sweep++) {
+#pragma omp parallel for
+    for (int i = 1; i < n - 1; i++)
+      for (int j = 1; j < n - 1; j++)
+        to[i * n + j] = 0.2 * (from[i * n + j] + from[(i - 1) * n + j] + from[(i + 1) * n + j] + from[i * n + j - 1] +
+                               from[i * n + j + 1] + right[i * n + j]);
+    double *swap = from;
+    from = to, to = swap;
+  }
+}
+
+static void cycle(int level, int n) {
+  relax(x[level], other[level], right[level], n);
+  if (level + 1 == LEVELS) return;
+  int half = n / 2 + 1;
+  double *fine = x[level], *coarse = x[level + 1], *rest = right[level + 1];
+#pragma omp parallel for
+  for (int i = 1; i < half - 1; i++)
+    for (int j = 1; j < half - 1; j++) {
+      int at = 2 * i * n + 2 * j;
+      rest[i * half + j] =
+          right[level][at] - 4 * fine[at] + fine[at - 1] + fine[at + 1] + fine[at - n] + fine[at + n];
+      coarse[i * half + j] = 0;
+    }
+  cycle(level + 1, half);
+#pragma omp parallel for
+  for (int i = 1; i < half - 1; i++)
+    for (int j = 1; j < half - 1; j++) {
+      int at = 2 * i * n + 2 * j;
+      double more = coarse[i * half + j];
+      fine[at] += more, fine[at + 1] += more, fine[at + n] += more, fine[at + n + 1] += more;
+    }
+  relax(fine, other[level], right[level], n);
+}
+
+static double cycles(int repeats) {
+  for (int level = 0, n = FINE; level < LEVELS; level++, n = n / 2 + 1)
+    x[level] = doubles(n * n), other[level] = doubles(n * n), right[level] = doubles(n * n);
+  for (int r = 0; r < repeats; r++) cycle(0, FINE);
+  return x[0][FINE + 1];
+}
+
 /* How often each value occurs: threads count for themselves, then add to what is common. Nothing comes again. */
 static double histogram(int repeats) {
   enum { N = 1 << 18, BINS = 1 << 12 };
@@ -157,7 +205,7 @@ int main(int argc, char **argv) {
     double (*run)(int);
   } teams[] = {
       {"jacobi", jacobi}, {"gradients", gradients}, {"gemm", gemm}, {"bodies", bodies}, {"triad", triad},
-      {"own", own},       {"norm", norm},           {"histogram", histogram}};
+      {"own", own},       {"norm", norm},           {"cycles", cycles}, {"histogram", histogram}};
   for (size_t i = 0; argc == 3 && i < sizeof teams / sizeof *teams; i++)
     if (!strcmp(argv[1], teams[i].name)) return printf("%.17g\n", teams[i].run(atoi(argv[2]))) < 0;
   return 2;

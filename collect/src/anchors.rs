@@ -81,8 +81,9 @@ pub(crate) struct Seeker {
 /// Where anchors were met, and what they say how long a round is.
 #[derive(Debug, Default)]
 struct Anchors {
-    /// By some bits of what it is.
+    /// By some bits of what it is; those from so many words on count.
     last: Vec<Anchor>,
+    from: u64,
     lengths: [Length; 16],
 }
 
@@ -91,8 +92,15 @@ struct Anchors {
 struct Anchor {
     /// What depends on its context.
     what: u64,
+    now: Moment,
+    /// When it was met before that, if it was.
+    before: Moment,
+}
+
+/// After so many words, and about so many accesses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moment {
     at: u64,
-    /// About.
     accesses: u64,
 }
 
@@ -156,10 +164,10 @@ impl Seeker {
     #[cold]
     fn meet(&mut self, what: u64, at: u64, accesses: u64, far: u64) {
         let wrong = |length| self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until);
-        let now = Anchor { what, at, accesses };
-        self.near.meet(now, wrong);
+        let now = Moment { at, accesses };
+        self.near.meet(what, now, wrong);
         if what >> 16 & (far - 1) == 0 {
-            self.far.meet(now, wrong);
+            self.far.meet(what, now, wrong);
         }
     }
 
@@ -182,6 +190,11 @@ impl Seeker {
         (one.words >= self.seek.steady.max(some)).then_some(one.accesses)
     }
 
+    /// Whether so many words came since something was met for the second time that many words later.
+    pub(crate) fn came_twice(&self, one: &Length) -> bool {
+        self.at - one.since >= 2 * one.words
+    }
+
     /// A round of so many words was a wrong guess, or cannot be followed up.
     pub(crate) fn give_up(&mut self, length: u64) {
         let place = self.wrong.iter().position(|wrong| wrong.length == length).unwrap_or(self.wrong.len() - 1);
@@ -195,7 +208,10 @@ impl Seeker {
 
     /// Begins anew: words came that were not looked at.
     pub(crate) fn forget(&mut self) {
-        (self.near, self.far, self.last, self.longest) = Default::default();
+        (self.last, self.longest) = Default::default();
+        for anchors in [&mut self.near, &mut self.far] {
+            (anchors.from, anchors.lengths) = (self.at, Default::default());
+        }
     }
 }
 
@@ -207,18 +223,33 @@ impl Length {
 }
 
 impl Anchors {
-    /// Where it was met before, that says how long a round may be, unless that is `wrong`.
-    fn meet(&mut self, now: Anchor, wrong: impl Fn(u64) -> bool) {
+    /// Where it was met before, that says how long a round may be, unless that is `wrong`. What comes twice in a round, as what a
+    /// multigrid cycle does on its way down and up again, says so by where it was met before that.
+    fn meet(&mut self, what: u64, now: Moment, wrong: impl Fn(u64) -> bool) {
         self.last.resize(MEMORY, Anchor::default());
-        let last = std::mem::replace(&mut self.last[(now.what >> 32) as usize % MEMORY], now);
-        let (words, accesses) = (now.at - last.at, now.accesses.saturating_sub(last.accesses));
-        if last.what != now.what || wrong(words) {
+        let last = &mut self.last[(what >> 32) as usize % MEMORY];
+        if last.what != what || last.now.at < self.from {
+            *last = Anchor { what, now, before: now };
+            return;
+        }
+        let (once, twice) = (last.now, last.before);
+        (last.now, last.before) = (now, once);
+        self.vote(once, now, &wrong);
+        if twice.at < once.at && once.at - twice.at != now.at - once.at {
+            self.vote(twice, now, &wrong);
+        }
+    }
+
+    /// It may be from one moment to another.
+    fn vote(&mut self, from: Moment, to: Moment, wrong: impl Fn(u64) -> bool) {
+        let (words, accesses) = (to.at - from.at, to.accesses.saturating_sub(from.accesses));
+        if wrong(words) {
             return;
         }
         if let Some(known) = self.lengths.iter_mut().find(|known| known.words == words && known.votes > 0) {
             known.votes += 1;
         } else if let Some(free) = self.lengths.iter_mut().find(|free| free.votes == 0) {
-            *free = Length { words, accesses, votes: 1, since: now.at, since_accesses: now.accesses };
+            *free = Length { words, accesses, votes: 1, since: to.at, since_accesses: to.accesses };
         } else {
             self.lengths.iter_mut().for_each(|other| other.votes -= 1);
         }
@@ -305,5 +336,15 @@ mod tests {
             assert!(found.iter().flatten().all(|&words| words == 42), "{found:?}");
             assert_eq!(found.last(), Some(&Some(42)));
         }
+    }
+
+    /// Down and up again: each level comes twice, after more words or less.
+    #[test]
+    fn what_comes_twice_in_a_round_tells_its_length() {
+        let level =
+            |level: u64| -> Vec<u64> { (0..800 >> level).map(|word| (level << 32 | word) * 0x1_0101).collect() };
+        let levels: Vec<_> = [0, 1, 2, 2, 1, 0].into_iter().map(level).collect();
+        let words = levels.iter().map(Vec::len).sum::<usize>() as u64;
+        assert_eq!(sought(&levels, 5, 2000).last(), Some(&Some(words)));
     }
 }

@@ -76,8 +76,9 @@ pub(crate) struct Team {
     pays: bool,
     state: State,
     past: Past,
-    /// Of the recorded round: so many words of a slot, in order.
+    /// Of the recorded round: so many words of a slot, in order. And of what came since, until all have done a round.
     pieces: Vec<(u32, usize)>,
+    came: Vec<(u32, usize)>,
     /// How many of each are recorded, if not one.
     rounds: usize,
     /// How often it was analysed since, and whether it is known what the last of those counted.
@@ -186,7 +187,8 @@ impl Team {
             }
             self.seek(slot, batch);
             self.past.keep(slot, batch, bucket, self.seek);
-            return if self.guess(slot) { Next::Analyse } else { Next::Break };
+            self.guess(slot);
+            return Next::Analyse;
         }
         self.clock += batch.accesses();
         if full || batch.is_owed() {
@@ -203,10 +205,7 @@ impl Team {
         if self.state == State::Recording {
             member.round.record(batch, batch.end(), bucket);
             member.longest = member.longest.max(words.len());
-            match self.pieces.last_mut() {
-                Some(last) if last.0 as usize == slot => last.1 += words.len(),
-                _ => self.pieces.push((slot as u32, words.len())),
-            }
+            add(&mut self.pieces, slot, words.len());
             let recorded: usize = self.members.iter().map(|member| member.round.words()).sum();
             return if recorded <= self.seek.longest && self.is_recorded() { Next::Analyse } else { Next::Break };
         }
@@ -216,6 +215,9 @@ impl Team {
             return Next::Break;
         };
         (member.at, member.same) = (at, same);
+        if done == 0 {
+            add(&mut self.came, slot, words.len());
+        }
         Next::Keep
     }
 
@@ -343,6 +345,9 @@ impl Team {
         let analysed = self.analysed;
         let times = self.counted();
         self.pays = times > 0;
+        // It may have been no round of theirs: then what came did so in no other order than it did.
+        let (pieces, came) = (std::mem::take(&mut self.pieces), std::mem::take(&mut self.came));
+        let pieces = if self.done() == 0 { came } else { pieces };
         self.state = State::Seeking;
         self.wrong = if times > 0 { 0 } else { self.wrong + 1 };
         let is_broken = std::mem::take(&mut self.is_broken);
@@ -365,7 +370,7 @@ impl Team {
         };
         let members = self.members.iter_mut().map(left).collect();
         (self.analysed, self.counts, self.rounds) = (0, false, 0);
-        Left { times, members, pieces: std::mem::take(&mut self.pieces) }
+        Left { times, members, pieces }
     }
 
     /// Looks for anchors in a batch of a slot.
@@ -378,21 +383,21 @@ impl Team {
         member.seen = self.clock;
     }
 
-    /// What seems to be a round of all becomes one. A slot has just recorded something. `false`: it turned out to be none.
-    fn guess(&mut self, slot: usize) -> bool {
-        // Where a round is far longer than what was taken for one that is another guess.
-        let is_longer = |member: &Member| {
-            let words = member.seeker.sure().map_or(u64::MAX, |one| one.words);
-            words > (member.failed + member.failed / 2) as u64
+    /// What seems to be a round of all becomes one. A slot has just recorded something.
+    fn guess(&mut self, slot: usize) {
+        // Where a round is far longer than what was taken for one, or another that has come twice, that is another guess.
+        let is_other = |member: &Member| {
+            let (failed, Some(one)) = (member.failed as u64, member.seeker.sure()) else { return true };
+            one.words > failed + failed / 2 || failed % one.words != 0 && member.seeker.came_twice(&one)
         };
         let soon = self.clock < self.until;
-        if soon && !is_longer(&self.members[slot]) {
-            return true;
+        if soon && !is_other(&self.members[slot]) {
+            return;
         }
         if !soon && !self.next.is_empty() {
             let lengths = std::mem::take(&mut self.next);
             self.begin(lengths);
-            return true;
+            return;
         }
         // Words, and accesses of all slots meanwhile.
         let of = |member: &Member| {
@@ -400,7 +405,7 @@ impl Team {
             Some((one.words, member.seeker.meanwhile(&one, self.clock)?))
         };
         if of(&self.members[slot]).is_none() {
-            return true;
+            return;
         }
         let all: Vec<_> = self.members.iter().map(of).collect();
         let (usual, accesses) = all.iter().flatten().copied().max_by_key(|one| one.1).unwrap_or_default();
@@ -411,7 +416,7 @@ impl Team {
             let is_idle = member.seen == 0 || self.clock - member.seen > IDLE * accesses;
             let Some((words, own)) = one.filter(|_| !is_idle) else {
                 if !is_idle {
-                    return true;
+                    return;
                 }
                 lengths.push(0);
                 continue;
@@ -422,12 +427,12 @@ impl Team {
             if self.wrong == 0 && words.abs_diff(usual) <= usual / ALIKE {
                 each = 1;
             } else if each > MOST_TIMES || (each * own).abs_diff(accesses) > own / 3 {
-                return true;
+                return;
             }
             lengths.push((words * each * times) as usize);
         }
-        if soon && !self.members.iter().all(is_longer) || lengths.iter().sum::<usize>() > self.seek.longest {
-            return true;
+        if soon && !self.members.iter().all(is_other) || lengths.iter().sum::<usize>() > self.seek.longest {
+            return;
         }
         self.accesses = accesses * times;
         self.next.clear();
@@ -436,7 +441,16 @@ impl Team {
         for member in &mut self.members {
             member.guessed = member.seeker.sure().map_or(0, |one| one.words);
         }
-        !self.recall(past) || self.is_recorded()
+        if self.recall(&past) && !self.is_recorded() {
+            // It is none, which has cost nothing: all of it was analysed as it came.
+            self.wrong = self.wrong.max(1);
+            self.until = self.clock + self.accesses;
+            (self.state, self.past, self.rounds) = (State::Seeking, past, 0);
+            self.pieces.clear();
+            for member in &mut self.members {
+                (member.failed, member.length, member.round) = (member.length, 0, Round::default());
+            }
+        }
     }
 
     /// Begins to record.
@@ -451,7 +465,7 @@ impl Team {
     }
 
     /// If all have done what is to be recorded, it need not be: it is what came since the first of them began.
-    fn recall(&mut self, past: Past) -> bool {
+    fn recall(&mut self, past: &Past) -> bool {
         let (mut words, mut first) = (vec![0; self.members.len()], past.pieces.len());
         while self.members.iter().zip(&words).any(|(member, &words)| words < member.length) {
             let Some(before) = first.checked_sub(1) else { return false };
@@ -466,6 +480,14 @@ impl Team {
             member.longest = self.pieces.iter().filter(of).map(|piece| piece.1).max().unwrap_or_default();
         }
         true
+    }
+}
+
+/// Adds so many words of a slot.
+fn add(pieces: &mut Vec<(u32, usize)>, slot: usize, words: usize) {
+    match pieces.last_mut() {
+        Some(last) if last.0 as usize == slot => last.1 += words,
+        _ => pieces.push((slot as u32, words)),
     }
 }
 
