@@ -242,13 +242,13 @@ impl Anchors {
 
     /// It may be from one moment to another.
     fn vote(&mut self, from: Moment, to: Moment, wrong: impl Fn(u64) -> bool) {
-        let (words, accesses) = (to.at - from.at, to.accesses.saturating_sub(from.accesses));
-        if wrong(words) {
-            return;
-        }
+        let words = to.at - from.at;
         if let Some(known) = self.lengths.iter_mut().find(|known| known.words == words && known.votes > 0) {
             known.votes += 1;
+        } else if wrong(words) {
+            // Those that were given up have no votes.
         } else if let Some(free) = self.lengths.iter_mut().find(|free| free.votes == 0) {
+            let accesses = to.accesses.saturating_sub(from.accesses);
             *free = Length { words, accesses, votes: 1, since: to.at, since_accesses: to.accesses };
         } else {
             self.lengths.iter_mut().for_each(|other| other.votes -= 1);

@@ -25,6 +25,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Words of a round that are analysed at a time, and a record more; no more accesses than a batch has, and a record's.
 const AT_ONCE: usize = 1 << 13;
+/// Words, at least, from one place of a round of which it is known that a record begins there to the next.
+const APART: usize = 1 << 9;
 /// A round is expected to come again for so many times the words that had to repeat themselves; by so many anchors of a batch it is
 /// looked for, of which so many may be alike, and it has so many, at least, if it has as many words.
 const PATIENCE: usize = 4;
@@ -126,6 +128,8 @@ struct Seam {
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     content: Batch,
+    /// Where records of it begin, so many words apart or more.
+    begins: Vec<Place>,
     /// Where those parts of it end that are in one bucket.
     buckets: Vec<(usize, Bucket)>,
     /// What [`Batch::objects`] says of all of it.
@@ -458,13 +462,13 @@ impl Rounds {
         (self.whole, self.fewest) = (whole as usize, one.at_least(long / SOONER) as usize);
         self.seam = None;
         self.state = if let Some(all) = self.past.rounds.first()
+            && let words = all.content.words()
+            && let Some(before) = words.len().checked_sub(self.whole)
+            && repeats(words, before + length, length)
             && let past = all.last(length)
             && past.words() == length
-            && let all = all.content.words()
-            && let Some(before) = all.len().checked_sub(self.whole)
-            && repeats(all, before + length, length)
         {
-            let alike = all.iter().rev().zip(all.iter().rev().skip(length)).take_while(|(one, other)| one == other);
+            let alike = words.iter().rev().zip(words.iter().rev().skip(length)).take_while(|(one, other)| one == other);
             self.seam = Some((length - alike.count() % length) % length);
             State::following(past, Place::START, Origin::Past)
         } else {
@@ -533,7 +537,10 @@ impl Round {
 
     /// Adds what is before a place of a batch.
     pub(crate) fn record(&mut self, batch: &Batch, to: Place, bucket: Bucket) {
-        let is_first = self.content.words().is_empty();
+        let (is_first, begin) = (self.content.words().is_empty(), self.content.end());
+        if begin.word >= self.begins.last().map_or(0, |last| last.word) + APART {
+            self.begins.push(begin);
+        }
         self.objects = batch.objects().filter(|&objects| is_first || self.objects == Some(objects));
         self.content.add(batch, Place::START..to);
         let end = self.content.words().len();
@@ -545,12 +552,22 @@ impl Round {
 
     /// Its last words, so many or, where no record begins there, fewer.
     pub(crate) fn last(&self, words: usize) -> Self {
-        let place = self.content.place_behind(Place::START, self.words().saturating_sub(words));
-        let mut last = Self { objects: self.objects, ..Self::of_length(words) };
+        let place = self.place_behind(self.words().saturating_sub(words));
+        let begins = self.begins.iter().filter(|begin| begin.word > place.word);
+        let begins =
+            begins.map(|begin| Place { word: begin.word - place.word, item: begin.item - place.item }).collect();
+        let mut last = Self { objects: self.objects, begins, ..Self::of_length(words) };
         last.content.become_part(&self.content, place..self.content.end());
         let ends = self.buckets.iter().filter(|(end, _)| *end > place.word);
         last.buckets.extend(ends.map(|&(end, bucket)| (end - place.word, bucket)));
         last
+    }
+
+    /// The place behind so many words, or, where that is within a record, behind that.
+    fn place_behind(&self, words: usize) -> Place {
+        let known = self.begins[..self.begins.partition_point(|begin| begin.word <= words)].last();
+        let from = known.copied().unwrap_or(Place::START);
+        self.content.place_behind(from, words - from.word)
     }
 
     /// The bucket of a word, and the first word of the next.
@@ -588,7 +605,7 @@ impl Round {
         let from = batch.place_behind(Place::START, word - same);
         // Where that is here.
         let here = (place as isize + from.word as isize - word as isize).rem_euclid(all.len() as isize) as usize;
-        let at = Some(self.content.place_behind(Place::START, here)).filter(|at| at.word == here)?;
+        let at = Some(self.place_behind(here)).filter(|at| at.word == here)?;
         (from != batch.end()).then_some(())?;
         Some((from, self.follow(at, batch, from, bucket)?))
     }
