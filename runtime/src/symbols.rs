@@ -52,7 +52,10 @@ pub fn is_used(line: &SharedLine, line_bytes: u64, address: u64, bytes: u64) -> 
     used(line, line_bytes).any(|part| part.start < address.saturating_add(bytes) && part.end > address)
 }
 
-/// Several objects as one that has the names of all.
+/// Names of objects on one line, at most: of long lines there may be very many.
+const NAMES: usize = 8;
+
+/// Several objects as one that has the names of all, or of the first of them and how many more there are.
 pub fn together(objects: impl Iterator<Item = SharedObject>) -> Option<SharedObject> {
     let mut all: Vec<_> = objects.collect();
     all.sort_unstable_by_key(|object| object.address);
@@ -66,8 +69,13 @@ pub fn together(objects: impl Iterator<Item = SharedObject>) -> Option<SharedObj
             None => names.push((object.name, 1)),
         }
     }
+    let more = names.len().saturating_sub(NAMES);
+    names.truncate(NAMES);
     let each = names.into_iter().map(|(name, count)| if count > 1 { format!("{name}, {count} of them") } else { name });
     sum.name = each.collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        sum.name += &format!(", and {more} more");
+    }
     Some(sum)
 }
 
@@ -154,4 +162,21 @@ pub fn mapped() -> Vec<Mapped> {
         end_before = end;
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_very_many_objects_does_not_name_all() {
+        let objects = |count: u64| {
+            let object =
+                |at| SharedObject { name: format!("o{at}"), address: 8 * at, bytes: 8, ..SharedObject::default() };
+            together((0..count).map(object)).unwrap()
+        };
+        assert_eq!(objects(8).name, "o0, o1, o2, o3, o4, o5, o6, o7");
+        let object = objects(20);
+        assert_eq!((&object.name[..], object.bytes), ("o0, o1, o2, o3, o4, o5, o6, o7, and 12 more", 160));
+    }
 }
