@@ -48,13 +48,14 @@ const KERNELS: [&str; 15] = [
 ];
 
 /// The same of two threads.
-const TEAMS: [&str; 7] = [
+const TEAMS: [&str; 8] = [
     "team-jacobi:2000",
     "team-gradients:200",
     "team-gemm:40",
     "team-bodies:100",
     "team-triad:1000",
     "team-own:1000",
+    "team-cycles:100",
     "team-histogram:500",
 ];
 
