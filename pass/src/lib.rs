@@ -142,15 +142,13 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     let sync = (!options.counters_only).then(|| sync::Writer::new(module)).flatten();
     let mut writer = options.call_paths.then(|| paths::Writer::new(module, &emitter));
     for function in &functions {
-        // All plans are made before anything is changed.
+        // What is written is put in front of instructions that stay where they are. All plans are made before anything else is changed.
+        emitter.keep_allocas_in_entry(*function);
         let plan =
             counter.as_ref().map_or_else(count::Plan::default, |counter| counter.plan(*function, tables.places()));
         let course = writer.as_ref().and_then(|writer| writer.plan(*function, &cutter));
         let segments = if options.counters_only { Vec::new() } else { cutter.segments(*function) };
         let headers: Vec<_> = segments.iter().map(|segment| tables.segment(*function, segment)).collect();
-        if !segments.is_empty() || plan.len() > 0 || course.is_some() {
-            emitter.keep_allocas_in_entry(*function);
-        }
         let added = counter.as_mut().and_then(|counter| counter.add(*function, &plan));
         let counted = counter.as_ref().zip(added).map(|(counter, (_, first))| (counter.global(), first, plan.len()));
         let mut path = writer.as_mut().zip(course).map(|(writer, course)| {

@@ -146,6 +146,30 @@ fn allocas_stay_in_the_entry_block() {
     assert_eq!(body.matches(" alloca ").count(), 3, "{module}");
 }
 
+/// Where one comes behind a call what is counted there is put behind it.
+#[test]
+fn allocas_come_before_what_is_counted() {
+    let workshop = Workshop::new();
+    let text = "struct s { long a[3]; };
+        void before(void);
+        int use(void *);
+        int one(int n) { before(); int *p = __builtin_alloca(16); p[0] = n; return use(p); }
+        int two(int n, int *q) {
+            q[0] = n, before();
+            struct s *p = __builtin_alloca(sizeof *p);
+            p->a[1] = q[1], before();
+            char *r = __builtin_alloca(8);
+            return n ? use(p) + use(r) : use(q);
+        }";
+    let source = workshop.source("behind.c", text);
+    for options in ["", "-bf-counters-only", "-bf-no-counters", "-bf-call-stack", "-bf-by-func\n-bf-data-structs"] {
+        for flags in [&["-O0"][..], &["-O1"], &["-O2", "-g"], &["-O1", "-finstrument-functions"]] {
+            let mut clang = workshop.clang(&source);
+            succeed(clang.args(flags).args(["-c", "-o", "behind.o"]).env("BF_PASS_OPTS", options));
+        }
+    }
+}
+
 #[test]
 fn code_for_other_targets_is_left_alone() {
     let workshop = Workshop::new();
