@@ -268,6 +268,8 @@ pub fn init() {
     let mut begun = lock(&BEGUN);
     if !std::mem::replace(&mut *begun, true) {
         heap::install();
+        // While there is the address space for it: instrumented code cannot go on without.
+        slots::scratch();
         memory::reserve();
         let options = options();
         log::set_verbose(options.verbose);

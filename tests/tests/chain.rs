@@ -390,3 +390,41 @@ fn bf_run_is_the_program() {
     assert_eq!(profiles[0].processes[0].meta.aslr, Some(false));
     assert_eq!(profiles[0], profiles[1]);
 }
+
+/// Where there is no address space for what each of many threads counts in they share what nobody reads.
+#[test]
+fn threads_go_on_without_address_space() {
+    let sandbox = Sandbox::new();
+    let source = "
+        #include <pthread.h>
+        #include <stdio.h>
+        #define THREADS 60
+        static pthread_barrier_t all;
+        static void *work(void *number) {
+            long sum = 0, some[64];
+            pthread_barrier_wait(&all);
+            for (long i = 0; i < 640; i++) some[i & 63] = i, sum += some[i * 7 & 63];
+            return number;
+        }
+        int main() {
+            pthread_t threads[THREADS];
+            pthread_attr_t small;
+            pthread_attr_init(&small);
+            pthread_attr_setstacksize(&small, 65536);
+            pthread_barrier_init(&all, 0, THREADS);
+            for (long i = 0; i < THREADS; i++)
+                if (pthread_create(threads + i, &small, work, (void *)i)) return 1;
+            long sum = 0;
+            for (int i = 0; i < THREADS; i++) {
+                void *number;
+                pthread_join(threads[i], &number);
+                sum += (long)number;
+            }
+            printf(\"%ld\\n\", sum);
+        }";
+    sandbox.c(source, &["-O1", "-pthread"]);
+    for mib in [300, 400, 500, 600] {
+        let said = output(sandbox.command("bash").args(["-c", &format!("ulimit -v {}; ./a.out", mib << 10)]));
+        assert_eq!((said.status.code(), text(&said.stdout).as_str()), (Some(0), "1770\n"), "{mib}: {said:?}");
+    }
+}
