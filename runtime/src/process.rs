@@ -146,7 +146,9 @@ impl Recorder {
 /// for want of memory, the caller leaves the runtime too.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     const SPINS: u32 = 100;
-    let mut tries = 0;
+    /// Microseconds: many who wait must not take the processor from whoever works.
+    const LONGEST: u64 = 1280;
+    let (mut tries, mut pause) = (0, 20);
     loop {
         match mutex.try_lock() {
             Ok(guard) => return guard,
@@ -159,7 +161,10 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
                 tries += 1;
                 std::hint::spin_loop();
             }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(20)),
+            Err(TryLockError::WouldBlock) => {
+                std::thread::sleep(Duration::from_micros(pause));
+                pause = LONGEST.min(2 * pause);
+            }
         }
     }
 }
