@@ -58,6 +58,8 @@ const FEWEST: u32 = 4;
 /// Words of a block; and accesses that a word stands for where all blocks are looked at.
 const BLOCK: u64 = 64;
 const DENSE: u64 = 8;
+/// So often may come in a round what tells how long it is.
+const TIMES: usize = 4;
 /// Anchors that are remembered, of all and of one in so many: those reach further back.
 const MEMORY: usize = 1 << 15;
 const FAR: u64 = 64;
@@ -87,21 +89,20 @@ struct Anchors {
     lengths: [Length; 16],
 }
 
-/// Where something was met last.
+/// Where something was met.
 #[derive(Clone, Copy, Debug, Default)]
 struct Anchor {
     /// What depends on its context.
     what: u64,
-    now: Moment,
-    /// When it was met before that, if it was.
-    before: Moment,
+    /// The last times, the last one first; or the first one again.
+    met: [Moment; TIMES],
 }
 
-/// After so many words, and about so many accesses.
+/// After so many words, and about so many accesses, both modulo 2^32.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moment {
-    at: u64,
-    accesses: u64,
+    at: u32,
+    accesses: u32,
 }
 
 /// What a round may have.
@@ -139,8 +140,9 @@ impl Seeker {
         let fewest = one_in(FEWEST * self.seek.one_in).clamp(1, FEWEST);
         let mask = u64::from(one_in(self.seek.one_in).max(fewest) - 1);
         let (begin, far) = (self.at, FAR * u64::from(FEWEST / fewest));
-        // Where there are many words for few accesses one block in four is looked at, by chance: one anchor in 16 is met twice.
-        let looked_at = |at: usize| each >= DENSE || ((begin + at as u64) / BLOCK).wrapping_mul(MIX) >> 62 == 0;
+        // Where there are many words for few accesses one block in four is looked at, by chance: one anchor in 16 is met twice,
+        // however many words later.
+        let looked_at = |at: usize| each >= DENSE || mix((begin + at as u64) / BLOCK) >> 62 == 0;
         // Those that began in the batch before; it may have been short.
         let mut edge = std::mem::take(&mut self.last);
         let before = edge.len();
@@ -164,10 +166,9 @@ impl Seeker {
     #[cold]
     fn meet(&mut self, what: u64, at: u64, accesses: u64, far: u64) {
         let wrong = |length| self.wrong.iter().any(|wrong| wrong.length == length && at < wrong.until);
-        let now = Moment { at, accesses };
-        self.near.meet(what, now, wrong);
+        self.near.meet(what, (at, accesses), wrong);
         if what >> 16 & (far - 1) == 0 {
-            self.far.meet(what, now, wrong);
+            self.far.meet(what, (at, accesses), wrong);
         }
     }
 
@@ -223,33 +224,42 @@ impl Length {
 }
 
 impl Anchors {
-    /// Where it was met before, that says how long a round may be, unless that is `wrong`. What comes twice in a round, as what a
-    /// multigrid cycle does on its way down and up again, says so by where it was met before that.
-    fn meet(&mut self, what: u64, now: Moment, wrong: impl Fn(u64) -> bool) {
+    /// Where it was met before, that says how long a round may be, unless that is `wrong`. What comes several times in a round, as what
+    /// a multigrid cycle does on its way down and up again, says so by where it was met before that.
+    fn meet(&mut self, what: u64, (at, accesses): (u64, u64), wrong: impl Fn(u64) -> bool) {
         self.last.resize(MEMORY, Anchor::default());
         let last = &mut self.last[(what >> 32) as usize % MEMORY];
-        if last.what != what || last.now.at < self.from {
-            *last = Anchor { what, now, before: now };
+        let now = Moment { at: at as u32, accesses: accesses as u32 };
+        let since = |then: Moment| (now.at.wrapping_sub(then.at), now.accesses.wrapping_sub(then.accesses));
+        let once = since(last.met[0]).0;
+        if last.what != what || u64::from(once) > at - self.from {
+            *last = Anchor { what, met: [now; TIMES] };
             return;
         }
-        let (once, twice) = (last.now, last.before);
-        (last.now, last.before) = (now, once);
-        self.vote(once, now, &wrong);
-        if twice.at < once.at && once.at - twice.at != now.at - once.at {
-            self.vote(twice, now, &wrong);
+        let met = last.met;
+        last.met.rotate_right(1);
+        last.met[0] = now;
+        let mut before = 0;
+        for (times, (words, accesses_since)) in (1..).zip(met.map(since)) {
+            if words == before {
+                return;
+            }
+            before = words;
+            // Where it always comes as many words later nothing else is said.
+            if times == 1 || u64::from(words) != times * u64::from(once) {
+                self.vote((words.into(), accesses_since.into()), (at, accesses), &wrong);
+            }
         }
     }
 
-    /// It may be from one moment to another.
-    fn vote(&mut self, from: Moment, to: Moment, wrong: impl Fn(u64) -> bool) {
-        let words = to.at - from.at;
+    /// So many words may be one, with so many accesses; what says so was met now.
+    fn vote(&mut self, (words, accesses): (u64, u64), now: (u64, u64), wrong: impl Fn(u64) -> bool) {
         if let Some(known) = self.lengths.iter_mut().find(|known| known.words == words && known.votes > 0) {
             known.votes += 1;
         } else if wrong(words) {
             // Those that were given up have no votes.
         } else if let Some(free) = self.lengths.iter_mut().find(|free| free.votes == 0) {
-            let accesses = to.accesses.saturating_sub(from.accesses);
-            *free = Length { words, accesses, votes: 1, since: to.at, since_accesses: to.accesses };
+            *free = Length { words, accesses, votes: 1, since: now.0, since_accesses: now.1 };
         } else {
             self.lengths.iter_mut().for_each(|other| other.votes -= 1);
         }
@@ -257,6 +267,12 @@ impl Anchors {
 }
 
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Bits of which those of one number say nothing about those of another that is so much greater.
+fn mix(number: u64) -> u64 {
+    let bits = number.wrapping_mul(MIX);
+    (bits ^ bits >> 32).wrapping_mul(MIX)
+}
 
 /// Gives the anchors in words, about one in `mask + 1`, to `take`: where, and what, which depends on so many words, 2 or more,
 /// that are there. Where `looked_at` does not say so of the first word of a piece there are none.
@@ -338,13 +354,26 @@ mod tests {
         }
     }
 
-    /// Down and up again: each level comes twice, after more words or less.
+    /// Words that depend on a number.
+    fn some(number: u64, words: u64) -> Vec<u64> {
+        (0..words).map(|word| mix(number << 32 | word)).collect()
+    }
+
     #[test]
-    fn what_comes_twice_in_a_round_tells_its_length() {
-        let level =
-            |level: u64| -> Vec<u64> { (0..800 >> level).map(|word| (level << 32 | word) * 0x1_0101).collect() };
-        let levels: Vec<_> = [0, 1, 2, 2, 1, 0].into_iter().map(level).collect();
-        let words = levels.iter().map(Vec::len).sum::<usize>() as u64;
-        assert_eq!(sought(&levels, 5, 2000).last(), Some(&Some(words)));
+    fn what_comes_several_times_in_a_round_tells_its_length() {
+        // Down and up again, each level twice; and some sweeps, then something else.
+        for order in [&[0, 1, 2, 2, 1, 0][..], &[0, 0, 0, 1]] {
+            let parts: Vec<_> = order.iter().map(|&level| some(level, 800 >> level)).collect();
+            let words = parts.iter().map(Vec::len).sum::<usize>() as u64;
+            assert_eq!(sought(&parts, 6, 2000).last(), Some(&Some(words)), "{order:?}");
+        }
+    }
+
+    /// Where not all is looked at it does not matter how long a round is.
+    #[test]
+    fn rounds_of_any_length_are_found() {
+        for words in (20_000..40_000).step_by(1111) {
+            assert_eq!(sought(&[some(1, words)], 20, words).last(), Some(&Some(words)));
+        }
     }
 }

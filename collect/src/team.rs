@@ -413,7 +413,7 @@ impl Team {
         let times = (self.seek.long / SHORTER).max(1).div_ceil(accesses);
         let mut lengths = Vec::new();
         for (member, one) in self.members.iter().zip(all) {
-            let is_idle = member.seen == 0 || self.clock - member.seen > IDLE * accesses;
+            let is_idle = member.seen == 0 || self.clock - member.seen > IDLE * times * accesses;
             let Some((words, own)) = one.filter(|_| !is_idle) else {
                 if !is_idle {
                     return;
