@@ -191,8 +191,8 @@ impl Seeker {
         (one.words >= self.seek.steady.max(some)).then_some(one.accesses)
     }
 
-    /// Whether so many words came since something was met for the second time that many words later.
-    pub(crate) fn came_twice(&self, one: &Length) -> bool {
+    /// Whether twice as many words came since something was met again so many words later.
+    pub(crate) fn came_again(&self, one: &Length) -> bool {
         self.at - one.since >= 2 * one.words
     }
 

@@ -385,10 +385,10 @@ impl Team {
 
     /// What seems to be a round of all becomes one. A slot has just recorded something.
     fn guess(&mut self, slot: usize) {
-        // Where a round is far longer than what was taken for one, or another that has come twice, that is another guess.
+        // Where a round is far longer than what was taken for one, or came three times, that is another guess.
         let is_other = |member: &Member| {
             let (failed, Some(one)) = (member.failed as u64, member.seeker.sure()) else { return true };
-            one.words > failed + failed / 2 || failed % one.words != 0 && member.seeker.came_twice(&one)
+            one.words > failed + failed / 2 || failed % one.words != 0 && member.seeker.came_again(&one)
         };
         let soon = self.clock < self.until;
         if soon && !is_other(&self.members[slot]) {
