@@ -1,6 +1,8 @@
 //! *Anchors*: places in what a thread records that depend on the few words from there on only. Where several of them were met so
 //! many words ago, that may be how long a round is.
 
+use crate::sample::mix;
+
 /// What decides about when rounds are sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seek {
@@ -267,12 +269,6 @@ impl Anchors {
 }
 
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Bits of which those of one number say nothing about those of another that is so much greater.
-fn mix(number: u64) -> u64 {
-    let bits = number.wrapping_mul(MIX);
-    (bits ^ bits >> 32).wrapping_mul(MIX)
-}
 
 /// Gives the anchors in words, about one in `mask + 1`, to `take`: where, and what, which depends on so many words, 2 or more,
 /// that are there. Where `looked_at` does not say so of the first word of a piece there are none.

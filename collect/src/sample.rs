@@ -126,7 +126,7 @@ fn shuffle(number: u64, bits: u32) -> u64 {
 
 /// The finaliser of `SplitMix64`, in which every bit of the number decides about every bit of the hash.
 #[inline(always)]
-fn mix(number: u64) -> u64 {
+pub(crate) fn mix(number: u64) -> u64 {
     let x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

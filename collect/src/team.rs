@@ -21,7 +21,7 @@
 //! for several accesses what came last is kept, so that the round may have been recorded before it was guessed.
 //!
 //! No thread gets far ahead: if one has done two rounds more than another, or what it did differs, all that was only compared is
-//! analysed after all, in the same order, before what comes then.
+//! analysed after all, in the same order, or as it came if not all have done a round, before what comes then.
 
 use crate::Batch;
 use crate::anchors::{Seek, Seeker};
