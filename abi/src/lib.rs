@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 pub mod counting;
+pub mod fortran;
 pub mod paths;
 
 use core::ffi::c_char;

@@ -5,7 +5,7 @@ use crate::{
     by::{self, Named, place},
     failure::Failure,
     input,
-    output::{number, print, remark, row},
+    output::{files, number, print, remark, row},
 };
 use bf_postproc::{
     attribution::{Attribution, Figures},
@@ -211,7 +211,7 @@ fn text(annotated: &Annotated, whole: bool) -> String {
     let blank = figures(&vec![String::new(); widths.len()]);
     let line =
         |front: &str, middle: &str, text: &str| format!("{front} {middle:>6}  {text}").trim_end().to_owned() + "\n";
-    let mut text = format!("{}\n", annotated.profiles.join(" "));
+    let mut text = format!("{}\n", files(&annotated.profiles));
     text += &annotated.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}\n"));
     text += "\n";
     text += &line(&figures(&heads), "line", &annotated.file);

@@ -6,7 +6,7 @@ use crate::{
     args::{Format, ReportArguments},
     failure::Failure,
     input::{self, Loaded},
-    output::{number, percent, print, remark, row, shortened, table},
+    output::{files, number, percent, print, remark, row, shortened, table},
     patterns, query,
 };
 use bf_postproc::{
@@ -75,6 +75,11 @@ impl Named {
     /// A figure; 0 for one that is not there.
     pub fn get(&self, name: &str) -> u64 {
         self.find(name).unwrap_or(0)
+    }
+
+    /// Whether anything was counted.
+    fn any(&self) -> bool {
+        self.0.iter().any(|&(_, count)| count > 0)
     }
 
     /// A figure, if it is there.
@@ -171,6 +176,7 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
         By::Block => executed::add_by_block(profile, tags, &mut totals, &mut items),
         _ => {}
     }
+    items.retain(|item| item.figures.any() || item.memory.is_some());
     let sort = asked_or_usual(arguments, answer);
     known(&sort, &totals)?;
     let rank = |item: &Item| {
@@ -377,7 +383,7 @@ fn shown_counters(breakdown: &Breakdown) -> Vec<&str> {
 }
 
 fn text(breakdown: &Breakdown, top: usize) -> String {
-    let mut text = format!("{}\n", breakdown.profiles.join(" "));
+    let mut text = format!("{}\n", files(&breakdown.profiles));
     text += &breakdown.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}\n"));
     if !breakdown.tags.is_empty() {
         text += &format!("only references tagged {}\n", breakdown.tags.join(", "));

@@ -1,6 +1,6 @@
 //! Profiles from files.
 
-use crate::{args::Input, failure::Failure, output::remark};
+use crate::{args::Input, failure::Failure, names, output::remark};
 use bf_profile::{Process, Profile};
 use std::{
     fs,
@@ -85,7 +85,8 @@ pub fn merged(paths: &[PathBuf], salvage: bool) -> Result<Profile, Failure> {
 
 /// One file. Where its stacks end before the program did, whoever reads an answer must know.
 pub fn read(path: &Path, salvage: bool) -> Result<Profile, Failure> {
-    let profile = read_silently(path, salvage)?;
+    let mut profile = read_silently(path, salvage)?;
+    names::as_in_source(&mut profile);
     profile.processes.iter().for_each(remark_on_end);
     Ok(profile)
 }

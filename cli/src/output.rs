@@ -151,6 +151,17 @@ pub fn percent(ratio: Option<f64>) -> String {
     format!("{percent:.decimals$} %")
 }
 
+/// Names of files, at most, that a heading has.
+const FILES: usize = 8;
+
+/// Files in a heading: all of them, or the first and the last of many.
+pub fn files(names: &[String]) -> String {
+    match names {
+        [first, .., last] if names.len() > FILES => format!("{first} … {last} ({} profiles)", names.len()),
+        _ => names.join(" "),
+    }
+}
+
 /// Longest name that is shown whole, characters.
 const LONG: usize = 72;
 
@@ -166,6 +177,8 @@ pub fn shortened(name: &str) -> String {
         let place =
             c == '(' && text.ends_with(' ') && name[at..].find(')').is_some_and(|end| at + end + 1 == name.len());
         match c {
+            // The type that a method of Rust's is of: `<T as Trait>::method`.
+            '<' if text.is_empty() => text.push(c),
             '<' | '(' if !operator && !place => {
                 if depth == 0 {
                     text.extend([c, '…']);
@@ -202,6 +215,13 @@ mod tests {
     }
 
     #[test]
+    fn many_files_are_not_all_named() {
+        let names: Vec<_> = (0..9).map(|rank| format!("app.{rank}.bfp")).collect();
+        assert_eq!(files(&names[..2]), "app.0.bfp app.1.bfp");
+        assert_eq!(files(&names), "app.0.bfp … app.8.bfp (9 profiles)");
+    }
+
+    #[test]
     fn long_names_lose_their_arguments() {
         let tree = "std::_Rb_tree<long, std::pair<long const, std::string>, std::less<long>>::_M_insert(int, char) (tree.h:20)";
         assert_eq!(shortened(tree), "std::_Rb_tree<…>::_M_insert(…) (tree.h:20)");
@@ -209,6 +229,8 @@ mod tests {
         let long = "char, traits".repeat(4);
         let operator = format!("std::ostream<{long}>& std::operator<< <{long}>(std::ostream<{long}>&, char)");
         assert_eq!(shortened(&operator), "std::ostream<…>& std::operator<< <…>(…)");
+        let method = format!("<alloc::vec::Vec<{long}> as core::iter::Extend<{long}>>::extend");
+        assert_eq!(shortened(&method), "<alloc::vec::Vec<…> as core::iter::Extend<…>>::extend");
     }
 
     #[test]

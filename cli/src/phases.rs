@@ -5,7 +5,7 @@ use crate::{
     by::{self, Named},
     failure::Failure,
     input::{self, Loaded},
-    output::{number, percent, print, row, table},
+    output::{files, number, percent, print, row, table},
     plot, query,
 };
 use bf_postproc::{
@@ -142,5 +142,5 @@ fn text(course: &Course) -> String {
     let mut rows: Vec<Vec<String>> = course.items.iter().map(row).collect();
     rows.push(["all".to_owned(), String::new()].into_iter().chain(cells(&course.totals)).collect());
     let machine = course.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}\n"));
-    format!("{}\n{machine}\n{}", course.profiles.join(" "), table(header, rows))
+    format!("{}\n{machine}\n{}", files(&course.profiles), table(header, rows))
 }

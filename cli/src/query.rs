@@ -5,7 +5,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     machine,
-    output::{number, percent, print, row, table},
+    output::{files, number, percent, print, row, table},
 };
 use bf_postproc::{
     Answer, Cache, LevelAnswer, Query,
@@ -70,7 +70,7 @@ fn rows(answer: &Answer) -> Vec<Value> {
 }
 
 fn text(answer: &Answer) -> String {
-    let mut text = format!("{}\n", answer.profiles.join(" "));
+    let mut text = format!("{}\n", files(&answer.profiles));
     if let Some(machine) = &answer.machine {
         text += &format!("{machine}\n");
     }

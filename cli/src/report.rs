@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     names::short,
-    output::{counted, number, percent, print, row},
+    output::{counted, files, number, percent, print, row},
     page, patterns, phases, query,
 };
 use bf_postproc::{
@@ -201,7 +201,7 @@ fn text(report: &Report) -> String {
     let mut text = String::new();
     match report.processes.as_slice() {
         [only] => {
-            text += &format!("{}\n", report.profiles.join(" "));
+            text += &format!("{}\n", files(&report.profiles));
             text += &one(only);
         }
         several => text += &many(report, several),
@@ -327,7 +327,7 @@ fn many(report: &Report, processes: &[ProcessReport]) -> String {
     let accesses = processes.iter().map(|process| process.accesses).sum();
     let mut text = format!(
         "{}: {}, {}\n",
-        report.profiles.join(" "),
+        files(&report.profiles),
         plural(processes.len() as u64, "process", "processes"),
         plural(accesses, "access", "accesses")
     );

@@ -4,7 +4,7 @@ use crate::{
     args::{Format, SharingArguments},
     failure::Failure,
     input,
-    output::{counted, number, print, row, shortened, table},
+    output::{counted, files, number, print, row, shortened, table},
 };
 use bf_postproc::shared_lines::{Answer, Base, Finding, Object, Place, Question, Thread, shared_lines};
 use serde_json::Value;
@@ -59,7 +59,7 @@ fn rows(answer: &Answer) -> Vec<Value> {
 }
 
 fn text(answer: &Answer) -> String {
-    let mut text = format!("{}\n{}\n", answer.profiles.join(" "), summary(answer));
+    let mut text = format!("{}\n{}\n", files(&answer.profiles), summary(answer));
     let several = answer.findings.iter().any(|finding| finding.pid != answer.findings[0].pid);
     for (number, finding) in (1..).zip(&answer.findings) {
         text += &format!("\n{number}. {}", self::finding(finding, answer.line_bytes, several));

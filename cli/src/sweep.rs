@@ -5,7 +5,7 @@ use crate::{
     explore,
     failure::Failure,
     input,
-    output::{number, percent, print, remark, row, table},
+    output::{files, number, percent, print, remark, row, table},
     plot,
 };
 use bf_postproc::{
@@ -93,7 +93,7 @@ fn ratio(point: &Point) -> String {
 
 /// Miss ratios: a table for each line size, sizes down and associativities across.
 fn text(answer: &SweepAnswer) -> String {
-    let mut text = format!("{}\n", answer.profiles.join(" "));
+    let mut text = format!("{}\n", files(&answer.profiles));
     if let Some(first) = answer.points.first() {
         text += &format!("{} references; miss ratios:\n", number(first.references));
     }

@@ -126,6 +126,9 @@ fn text(get: impl FnOnce(*mut usize) -> *const c_char) -> String {
 
 /// The demangled form of a linkage name; the name itself if it is not mangled.
 pub(crate) fn demangle(name: &str) -> String {
+    if let Some(fortran) = bf_abi::fortran::demangle(name) {
+        return fortran;
+    }
     let Ok(name) = CString::new(name) else { return name.to_owned() };
     // SAFETY:
     // - `name` is NUL-terminated; the answer is a NUL-terminated string that is ours to dispose of.

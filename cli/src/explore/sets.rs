@@ -5,7 +5,7 @@ use crate::{
     by::{name, place, title},
     failure::Failure,
     input,
-    output::{number, percent, print, row, table},
+    output::{files, number, percent, print, row, table},
 };
 use bf_postproc::{
     attribution::By,
@@ -64,7 +64,7 @@ fn rows(answer: &Answer) -> Vec<Value> {
 }
 
 fn text(answer: &Answer) -> String {
-    let mut text = format!("{}\n", answer.profiles.join(" "));
+    let mut text = format!("{}\n", files(&answer.profiles));
     if answer.working_sets.is_empty() {
         text += "No working sets: the miss ratio of a fully associative cache falls nowhere steeply.\n";
     }

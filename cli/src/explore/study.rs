@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     machine,
-    output::{number, percent, print, remark, row, table},
+    output::{files, number, percent, print, remark, row, table},
 };
 use bf_postproc::{
     Cache, Ways,
@@ -103,7 +103,7 @@ fn rows(answer: &Answer) -> Vec<Value> {
 }
 
 fn text(answer: &Answer) -> String {
-    let mut text = format!("{}\n", answer.profiles.join(" "));
+    let mut text = format!("{}\n", files(&answer.profiles));
     if let Some(machine) = &answer.machine {
         text += &format!("{machine}\n");
     }

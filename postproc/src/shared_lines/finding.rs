@@ -128,7 +128,8 @@ impl Sum {
     fn thread(self, thread: u32, known: &Places) -> Thread {
         let [loads, stores, true_misses, false_misses] = self.counts;
         let mut all: BTreeMap<Option<Code>, [u64; 2]> = BTreeMap::new();
-        for (item, [loads, stores]) in self.places {
+        // What was before a second thread used a line is not counted.
+        for (item, [loads, stores]) in self.places.into_iter().filter(|&(_, counts)| counts != [0, 0]) {
             let sum = all.entry(code(known, item)).or_default();
             *sum = [sum[0] + loads, sum[1] + stores];
         }
