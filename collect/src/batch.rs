@@ -2,6 +2,7 @@
 
 use crate::courses::Course;
 use crate::objects::Objects;
+use crate::references::LONG_RANGE;
 use crate::shape::{Event, Shape, What};
 use crate::walks;
 use bf_stack::Item;
@@ -175,6 +176,11 @@ impl Batch {
     /// An empty batch with room for so many words.
     pub(crate) fn with_capacity(words: usize) -> Self {
         Self { words: Vec::with_capacity(words), ..Self::default() }
+    }
+
+    /// Makes room for so many words more.
+    pub(crate) fn reserve(&mut self, words: usize) {
+        self.words.reserve(words);
     }
 
     /// One access of `size` bytes; size 0 is no access. What would lie past the end of the address space is cut off.
@@ -500,11 +506,20 @@ impl Batch {
 
     /// Adds what another one has between two places. Accesses and events are not counted.
     pub(crate) fn add(&mut self, other: &Self, between: Range<Place>) {
-        for record in other.records_between(between.clone()) {
-            if let Record::Shaped { number, .. } = record
-                && self.known_of(number as usize) == Known::Nothing
-            {
-                self.learn(number as usize, Arc::clone(&other.shapes[number as usize]));
+        let mut learn = |number: usize| {
+            if self.known_of(number) == Known::Nothing {
+                self.learn(number, Arc::clone(&other.shapes[number]));
+            }
+        };
+        // It does no harm to know more than is there.
+        if other.known.len() < between.end.word - between.start.word {
+            let known = |number: &usize| other.known[*number] != Known::Nothing;
+            (0..other.known.len()).filter(known).for_each(&mut learn);
+        } else {
+            for record in other.records_between(between.clone()) {
+                if let Record::Shaped { number, .. } = record {
+                    learn(number as usize);
+                }
             }
         }
         self.words.extend_from_slice(&other.words[between.start.word..between.end.word]);
@@ -516,6 +531,12 @@ impl Batch {
         self.clear();
         self.add(other, between);
         self.accesses = self.records().map(Record::accesses).sum();
+    }
+
+    /// What is before a place goes. Accesses and events are not counted.
+    pub(crate) fn forget(&mut self, place: Place) {
+        self.words.drain(..place.word);
+        self.items.drain(..place.item);
     }
 
     /// What is between two places. Events are not counted.
@@ -576,12 +597,22 @@ impl Batch {
         // A look at each record only where there are few.
         const EACH: u64 = 8;
         const SHIFT: u32 = 6;
-        let long = |record: &Record<'_>| match record {
-            Record::Shaped { shape, words, whole: true, .. } => shape.stream && walks::may_walk(shape, words, SHIFT),
-            _ => false,
-        };
-        let few = EACH * self.words.len() as u64 <= self.accesses;
-        few && 2 * self.records().filter(long).map(Record::accesses).sum::<u64>() >= self.accesses
+        let may_have_ranges = self.known.contains(&Known::Varies);
+        if !may_have_ranges && EACH * self.words.len() as u64 > self.accesses {
+            return false;
+        }
+        let (mut all, mut walked) = (self.accesses, 0);
+        for record in self.records() {
+            let Record::Shaped { shape, words, whole: true, .. } = record else { continue };
+            if !shape.plain() {
+                // Like a loop of such steps.
+                let steps = EACH * range_lines(shape, words, SHIFT);
+                (all, walked) = (all + steps, walked + steps);
+            } else if shape.stream && walks::may_walk(shape, words, SHIFT) {
+                walked += record.accesses();
+            }
+        }
+        EACH * self.words.len() as u64 <= all && 2 * walked >= all
     }
 
     pub(crate) fn records(&self) -> Records<'_> {
@@ -710,6 +741,20 @@ fn count(shape: &Shape, words: &[u64]) -> u64 {
         }
     };
     shape.steps.iter().map(of).sum()
+}
+
+/// Lines of about `1 << shift` bytes that a record loads and stores as ranges of so many that they may be walked over.
+fn range_lines(shape: &Shape, words: &[u64], shift: u32) -> u64 {
+    let of = |step: &crate::Step| {
+        let word = |index: u32| words[(step.word + index) as usize] >> shift;
+        let lines = match step.what {
+            What::LoadRange | What::StoreRange => word(1),
+            What::Copy => 2 * word(2),
+            What::Load(size) | What::Store(size) => u64::from(size) >> shift,
+        };
+        Some(lines).filter(|&lines| lines >= LONG_RANGE)
+    };
+    shape.steps.iter().filter_map(of).sum()
 }
 
 fn copy(to: u64, from: u64, size: u64, mut take: impl FnMut(Access)) {

@@ -3,7 +3,7 @@
 //! Invariant: the chunks, their repeated pieces written out, are the references of the accesses one by one, in order.
 
 use crate::batch::{Access, Batch, Record, Records};
-use crate::shape::{Shape, Simple};
+use crate::shape::{Shape, Simple, Step, What};
 use crate::walks::{self, Plan};
 use bf_stack::{Bucket, Chunk, Found, Item, Learns, Part, Reference, Repeat, Use, Went};
 use std::ops::Range;
@@ -36,6 +36,21 @@ const LONG: u64 = 64;
 const OFTEN_ENOUGH: usize = 3;
 /// Uses of templates in a chunk.
 const USES: usize = 64;
+/// Lines of a range that walks, at least: the upper tiers take shorter ones sooner.
+pub(crate) const LONG_RANGE: u64 = 32;
+
+/// Streams over the lines of a range, one in each iteration: one that loads and one that stores.
+#[derive(Clone, Debug)]
+struct Ranges([Shape; 2]);
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self([What::Load(1), What::Store(1)].map(|what| {
+            let step = Step { word: 2, offset: 0, what, item: Item::NONE };
+            Shape::stream(4, vec![step]).unwrap_or_else(|| Shape::empty(4))
+        }))
+    }
+}
 
 /// Memory to work in.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +63,7 @@ pub(crate) struct Scratch {
     stream: Vec<u64>,
     key: Vec<u64>,
     plan: Plan,
+    ranges: Ranges,
 }
 
 /// Who takes the references.
@@ -145,7 +161,7 @@ impl Batch {
 
     /// The same, for one who may know templates.
     pub(crate) fn references_to(&self, shift: u32, with_items: bool, scratch: &mut Scratch, take: impl Take) {
-        let Scratch { references, items, parts, repeats, uses, stream, key, plan } = scratch;
+        let Scratch { references, items, parts, repeats, uses, stream, key, plan, ranges } = scratch;
         references.clear();
         items.clear();
         parts.clear();
@@ -189,7 +205,7 @@ impl Batch {
                 }
                 _ => {
                     writer.end_piece();
-                    record.for_each(&mut |access, item| writer.single(access, item));
+                    record.for_each(&mut |access, item| writer.range(ranges, access, item));
                 }
             }
         }
@@ -234,10 +250,16 @@ struct Writer<'a, T> {
 }
 
 impl<T: Take> Writer<'_, T> {
-    /// One access that is not part of a piece.
-    fn single(&mut self, access: Access, item: Item) {
-        let last = (access.address + (access.size - 1)) >> self.shift;
-        for line in access.address >> self.shift..=last {
+    /// One access that is not part of a piece. If it is long, it may walk over its lines as a loop does.
+    fn range(&mut self, ranges: &Ranges, access: Access, item: Item) {
+        let first = access.address >> self.shift;
+        let end = ((access.address + (access.size - 1)) >> self.shift) + 1;
+        let mut left = end - first;
+        if left >= LONG_RANGE {
+            let shape = &ranges.0[usize::from(access.store)];
+            left = self.walk_on(shape, &[item], &mut [0, left, first << self.shift, 1 << self.shift], left);
+        }
+        for line in end - left..end {
             if self.references.len() >= self.room {
                 self.hand_on();
             }
@@ -277,25 +299,10 @@ impl<T: Take> Writer<'_, T> {
 
     /// The iterations of a plain record that is a stream.
     fn stream(&mut self, shape: &Shape, items: &[Item], words: &mut [u64]) {
-        let mut left = shape.iterations(words);
         if shape.simple.is_empty() {
             return;
         }
-        let mut close = 0_u32;
-        while let Some(walked) = self.walk(shape, items, words, left) {
-            match walked {
-                Walked::Some(iterations) => {
-                    shape.advance(words, iterations, false);
-                    (left, close) = (left - iterations, 0);
-                }
-                Walked::Until(periods) => {
-                    let some = periods.saturating_add(APART << close.saturating_sub(OFTEN));
-                    let some = left.min(some.saturating_mul(self.plan.period.iterations));
-                    self.iterations(shape, items, words, some);
-                    (left, close) = (left - some, close + 1);
-                }
-            }
-        }
+        let mut left = self.walk_on(shape, items, words, shape.iterations(words));
         while let Some(stretch) = self.take.seeks().then(|| self.stretch(shape, words, left)).flatten() {
             let base = at(&shape.simple[0], words).0 >> self.shift;
             self.make_key(shape, items, words, stretch.iterations, base);
@@ -323,6 +330,26 @@ impl<T: Take> Writer<'_, T> {
             left -= times * stretch.iterations;
         }
         self.iterations(shape, items, words, left);
+    }
+
+    /// Walks over the lines of so many iterations of a stream as far as that goes, but for single lines; how many are left.
+    fn walk_on(&mut self, shape: &Shape, items: &[Item], words: &mut [u64], mut left: u64) -> u64 {
+        let mut close = 0_u32;
+        while let Some(walked) = self.walk(shape, items, words, left) {
+            match walked {
+                Walked::Some(iterations) => {
+                    shape.advance(words, iterations, false);
+                    (left, close) = (left - iterations, 0);
+                }
+                Walked::Until(periods) => {
+                    let some = periods.saturating_add(APART << close.saturating_sub(OFTEN));
+                    let some = left.min(some.saturating_mul(self.plan.period.iterations));
+                    self.iterations(shape, items, words, some);
+                    (left, close) = (left - some, close + 1);
+                }
+            }
+        }
+        left
     }
 
     /// Takes the next iterations of a stream as one that walks over lines, if it is one.

@@ -54,6 +54,8 @@ pub(crate) struct Rounds {
     fewest: usize,
     state: State,
     past: Past,
+    /// The memory of a round that was none.
+    spare: Round,
     /// The word of the round, if it is known, where the program is expected to begin and end with it.
     seam: Option<usize>,
 }
@@ -274,7 +276,8 @@ impl Rounds {
                     return Next::Analyse;
                 }
                 if round.content.words().len() == self.whole {
-                    let round = round.last(self.length as usize);
+                    let mut round = std::mem::take(round);
+                    round.keep_last(self.length as usize);
                     let is_one = round.words() as u64 == self.length;
                     match round.follow(Place::START, batch, end, bucket).filter(|_| is_one) {
                         Some(at) => self.state = State::following(round, at, Origin::Recorded),
@@ -369,10 +372,14 @@ impl Rounds {
     /// What was followed is not what came: the first one may be another, or begin earlier.
     fn go_back(&mut self) {
         match std::mem::take(&mut self.state) {
-            State::Following { of: Origin::Past, .. } => {
-                self.state = State::Recording { round: Round::of_length(self.whole) };
+            State::Following { round, of: Origin::Past, .. } => {
+                self.spare = round;
+                self.state = self.recording();
             }
-            _ => self.give_up(),
+            state => {
+                self.state = state;
+                self.give_up();
+            }
         }
     }
 
@@ -447,7 +454,17 @@ impl Rounds {
     /// The guess was wrong, or cannot be followed up.
     pub(crate) fn give_up(&mut self) {
         self.seeker.give_up(self.length);
-        self.state = State::Seeking;
+        if let State::Recording { round } | State::Following { round, .. } = std::mem::take(&mut self.state) {
+            self.spare = round;
+        }
+    }
+
+    /// Begins to record.
+    fn recording(&mut self) -> State {
+        let mut round = std::mem::take(&mut self.spare);
+        round.clear();
+        round.content.reserve(self.whole);
+        State::Recording { round }
     }
 
     /// What seems to be a round, with these words the last ones, becomes one.
@@ -465,14 +482,14 @@ impl Rounds {
             && let words = all.content.words()
             && let Some(before) = words.len().checked_sub(self.whole)
             && repeats(words, before + length, length)
-            && let past = all.last(length)
+            && let past = all.last(length, std::mem::take(&mut self.spare))
             && past.words() == length
         {
             let alike = words.iter().rev().zip(words.iter().rev().skip(length)).take_while(|(one, other)| one == other);
             self.seam = Some((length - alike.count() % length) % length);
             State::following(past, Place::START, Origin::Past)
         } else {
-            State::Recording { round: Round::of_length(self.whole) }
+            self.recording()
         };
     }
 }
@@ -511,7 +528,7 @@ impl Past {
         }
         self.pieces.drain(..first);
         for (round, gone) in self.rounds.iter_mut().zip(gone).filter(|(_, gone)| *gone > 0) {
-            *round = round.last(round.words() - gone);
+            round.keep_last(round.words() - gone);
         }
         let before = std::mem::replace(&mut self.words, self.pieces.iter().map(|piece| piece.1).sum());
         self.accesses = (u128::from(self.accesses) * self.words as u128 / before as u128) as u64;
@@ -550,17 +567,41 @@ impl Round {
         }
     }
 
-    /// Its last words, so many or, where no record begins there, fewer.
-    pub(crate) fn last(&self, words: usize) -> Self {
+    /// Its last words, so many or, where no record begins there, fewer, in place of what `last` was.
+    pub(crate) fn last(&self, words: usize, mut last: Self) -> Self {
         let place = self.place_behind(self.words().saturating_sub(words));
-        let begins = self.begins.iter().filter(|begin| begin.word > place.word);
-        let begins =
-            begins.map(|begin| Place { word: begin.word - place.word, item: begin.item - place.item }).collect();
-        let mut last = Self { objects: self.objects, begins, ..Self::of_length(words) };
-        last.content.become_part(&self.content, place..self.content.end());
-        let ends = self.buckets.iter().filter(|(end, _)| *end > place.word);
-        last.buckets.extend(ends.map(|&(end, bucket)| (end - place.word, bucket)));
+        last.clear();
+        last.objects = self.objects;
+        last.content.add(&self.content, place..self.content.end());
+        last.begins.extend_from_slice(&self.begins);
+        last.buckets.extend_from_slice(&self.buckets);
+        last.begin_at(place);
         last
+    }
+
+    /// What is before its last words, so many or fewer, goes.
+    pub(crate) fn keep_last(&mut self, words: usize) {
+        let place = self.place_behind(self.words().saturating_sub(words));
+        self.content.forget(place);
+        self.begin_at(place);
+    }
+
+    /// What was before a place is gone.
+    fn begin_at(&mut self, place: Place) {
+        self.begins.retain(|begin| begin.word > place.word);
+        self.begins
+            .iter_mut()
+            .for_each(|begin| (begin.word, begin.item) = (begin.word - place.word, begin.item - place.item));
+        self.buckets.retain(|(end, _)| *end > place.word);
+        self.buckets.iter_mut().for_each(|(end, _)| *end -= place.word);
+    }
+
+    /// Nothing is left but its memory.
+    fn clear(&mut self) {
+        self.content.clear();
+        self.begins.clear();
+        self.buckets.clear();
+        self.objects = None;
     }
 
     /// The place behind so many words, or, where that is within a record, behind that.

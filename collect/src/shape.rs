@@ -111,8 +111,8 @@ impl Step {
 impl Shape {
     /// Word of a stream that holds its number of iterations.
     pub const COUNT: u32 = 1;
-    /// Longest access of a plain shape, bytes.
-    const LONG: u32 = 4096;
+    /// Longest access of a plain shape, bytes: longer ones may walk over their lines.
+    const LONG: u32 = 2047;
 
     /// A record of `words` words, header included, whose steps happen once. `None` if a step has words outside.
     #[must_use]

@@ -249,7 +249,7 @@ impl Team {
         self.pieces.retain(|piece| piece.1 > 0);
         let mut all = true;
         for member in &mut self.members {
-            member.round = member.round.last(member.length);
+            member.round.keep_last(member.length);
             // Where it would begin within a record it is none.
             if member.round.words() != member.length {
                 member.give_up();
@@ -476,7 +476,7 @@ impl Team {
         for (slot, (round, words)) in past.rounds.iter().zip(words).enumerate() {
             let of = |piece: &&(u32, usize)| piece.0 as usize == slot;
             let member = &mut self.members[slot];
-            member.round = round.last(words);
+            member.round = round.last(words, Round::default());
             member.longest = self.pieces.iter().filter(of).map(|piece| piece.1).max().unwrap_or_default();
         }
         true

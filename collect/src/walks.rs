@@ -544,6 +544,57 @@ mod tests {
         assert_eq!(stack.counted(), plain.counted());
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        /// Whatever is copied and filled, and read in between.
+        #[test]
+        fn ranges_are_their_lines(
+            ranges in prop::collection::vec((0..4_u64, 0..4_u64, 0..3000_u64, 1..20_000_u64, 0..4_u8), 1..40), limits in limits(),
+        ) {
+            let all = || Instructions::ALL.into_iter().filter(|instructions| instructions.available());
+            let mut walking: Vec<_> = all().map(|which| Stack::new(limits).with_instructions(which)).collect();
+            let (mut plain, mut scratch) = (Plain::new(limits), Scratch::default());
+            for (to, from, offset, size, kind) in ranges.iter().chain(&ranges).copied() {
+                let [to, from] = [to, from].map(|block| 0x10_0000 + (block << 14) + offset);
+                let mut batch = Batch::new();
+                match kind {
+                    0 => (from..from + size).step_by(200).for_each(|at| batch.access(at, 8, at % 3 == 0)),
+                    1 => batch.copy(to, from, size),
+                    _ => batch.access(to, size, kind == 2),
+                }
+                batch.references(6, false, &mut scratch, |chunk| plain.feed_chunk(chunk, Bucket::FIRST));
+                for stack in &mut walking {
+                    batch.references_to(6, false, &mut scratch, Counting(stack, &mut 0));
+                }
+            }
+            for stack in &walking {
+                prop_assert_eq!(stack.counted(), plain.counted());
+            }
+        }
+    }
+
+    /// What is copied or filled at once is walked over, however it was recorded.
+    #[test]
+    fn long_ranges_are_walked_over() {
+        let long = |what| Step { word: 1, offset: 0, what, item: Item::NONE };
+        let shapes = [Shape::once(4, vec![long(What::Copy)]), Shape::once(3, vec![long(What::Store(3200))])];
+        let mut shapes = TestShapes(shapes.map(|shape| Arc::new(shape.unwrap())).into());
+        let mut walks = |words: [u64; 4]| {
+            let (mut stack, mut scratch, mut walked) = (Stack::new(Limits::default()), Scratch::default(), 0);
+            for _ in 0..6 {
+                let mut batch = Batch::new();
+                batch.append(words.into_iter(), &mut shapes, |_| panic!("few accesses"));
+                batch.references_to(6, false, &mut scratch, Counting(&mut stack, &mut walked));
+            }
+            walked
+        };
+        // Loads and stores; the first two find out what such a loop is.
+        assert_eq!(walks([1, 0x10_0000, 0x80_0010, 4096]), 10);
+        assert_eq!(walks([1, 0x10_0000, 0x80_0010, 1024]), 0);
+        assert_eq!(walks([2, 0x10_0000, 0x80_0010, 0]), 5);
+    }
+
     /// Loops that go on by several lines in each period are walked over if they leave none out.
     #[test]
     fn unrolled_loops_are_walked_over() {

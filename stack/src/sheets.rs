@@ -142,17 +142,26 @@ impl Pieces {
         &self.all[self.first..]
     }
 
-    /// The last one for which that holds, or the first; `hint` may say where, and does afterwards.
+    /// The last one for which that holds, or the first; `hint` may say where about, and does afterwards.
     #[inline(always)]
     fn last(&self, hint: &mut u32, holds: impl Fn(&Piece) -> bool) -> usize {
-        let mut at = (*hint as usize).max(self.first);
-        let goes_on = |at: usize| self.all.get(at + 1).is_some_and(&holds);
-        // Mostly it is there or the next one.
-        if self.all.get(at).is_none_or(|piece| !holds(piece)) || goes_on(at) && goes_on(at + 1) {
-            at = self.first + self.get().partition_point(&holds).saturating_sub(1);
+        let at = (*hint as usize).clamp(self.first, self.all.len() - 1);
+        // The first for which it does not hold is in there: mostly it is the next one, or near.
+        let (mut from, mut end, mut step) = (at, at, 1);
+        if holds(&self.all[at]) {
+            loop {
+                end = from + step;
+                match self.all.get(end) {
+                    Some(piece) if holds(piece) => (from, step) = (end, 2 * step),
+                    other => break end = other.map_or(self.all.len(), |_| end),
+                }
+            }
         } else {
-            at += usize::from(goes_on(at));
+            while from > self.first && !holds(&self.all[from]) {
+                (end, from, step) = (from, from.saturating_sub(step).max(self.first), 2 * step);
+            }
         }
+        let at = from + self.all[from..end].partition_point(holds).max(1) - 1;
         *hint = at as u32;
         at
     }
