@@ -103,7 +103,7 @@ fn storage() -> Option<usize> {
     let above = modules.iter().map(|module| module.offset.max(0).unsigned_abs() + module.size).max()?.max(DESCRIPTOR);
     let (below, vector) = (below.next_multiple_of(DESCRIPTOR), (VECTOR + 1) * 2 * size_of::<usize>());
     let size = below + above.next_multiple_of(DESCRIPTOR) + vector;
-    let start = system::map(ptr::null_mut(), size, libc::MAP_NORESERVE);
+    let start = system::map(size, libc::MAP_NORESERVE);
     if start.is_null() {
         return None;
     }

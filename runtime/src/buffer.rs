@@ -27,7 +27,7 @@ pub struct Buffer {
 impl Buffer {
     pub fn new() -> Self {
         // Kept for good.
-        let start = system::map(ptr::null_mut(), WORDS * 8, 0);
+        let start = system::map(WORDS * 8, 0);
         if start.is_null() {
             memory::exhausted();
             // Only where no entry of the runtime stands around this.

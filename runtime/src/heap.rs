@@ -3,7 +3,7 @@
 //! The lock is not the C library's, whose mutexes take no atomic step in a program that has no second thread of its own:
 //! it does not know of helper threads ([`crate::bare`]).
 
-use crate::system;
+use crate::system::{self, PAGE};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -91,14 +91,9 @@ fn pages(size: usize) -> usize {
     size.next_multiple_of(PAGE)
 }
 
-/// Where the next mapping is asked for: far from where programs have theirs. When a helper thread needs memory is a matter
-/// of chance, and where the program's own next mapping lies, and so in which sets its lines are, must not depend on it.
-static APART: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
-
 /// A mapping of zero pages; null if there is none to be had.
 fn map(size: usize) -> *mut u8 {
-    let apart = APART.fetch_add(size, Ordering::Relaxed);
-    system::map(apart as *mut _, size, 0).cast()
+    system::map(size, 0).cast()
 }
 
 /// Another size for a mapping, at another place if need be; null, and nothing changed, if that cannot be had.
@@ -111,8 +106,7 @@ unsafe fn remap(start: *mut u8, old: usize, new: usize, flags: libc::c_int) -> *
     // - the caller's obligation
     let mut moved = unsafe { system::remap(start.cast(), old, new, 0, ptr::null_mut()) };
     if !moved.is_null() {
-        // The next one is not to be asked for where this one grew to.
-        APART.fetch_max(start as usize + new, Ordering::Relaxed);
+        system::map_behind(start as usize + new);
     } else if flags & libc::MREMAP_MAYMOVE != 0 {
         // To a place of the same kind, which another mapping keeps until then.
         let place = map(new);
@@ -211,7 +205,6 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-const PAGE: usize = 4096;
 /// Mappings kept apart. Neighbours are one, and what the heap maps is large: a heap of gigabytes has some tens of them.
 const REGIONS: usize = 1024;
 

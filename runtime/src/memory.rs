@@ -45,7 +45,7 @@ static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Puts the reserve aside, if it can be had.
 pub fn reserve() {
-    RESERVED.store(system::map(ptr::null_mut(), RESERVE, 0), Ordering::Relaxed);
+    RESERVED.store(system::map(RESERVE, 0), Ordering::Relaxed);
 }
 
 /// Gives the reserve back and stops recording; `false` if there is none.

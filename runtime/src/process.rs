@@ -200,7 +200,7 @@ pub fn elsewhere() -> bool {
 }
 
 fn mark_here() {
-    let page = system::map(std::ptr::null_mut(), 4096, 0);
+    let page = system::map(4096, 0);
     // SAFETY:
     // - a page that nobody else knows
     if page.is_null() || unsafe { !system::advise(page, 4096, libc::MADV_WIPEONFORK) } {

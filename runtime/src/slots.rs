@@ -36,7 +36,7 @@ pub fn scratch() -> *mut u64 {
 
 /// Slots that are all zero. What is never touched takes no memory.
 fn map(slots: usize) -> Option<*mut u64> {
-    let start = system::map(ptr::null_mut(), 8 * slots, libc::MAP_NORESERVE);
+    let start = system::map(8 * slots, libc::MAP_NORESERVE);
     (!start.is_null()).then_some(start.cast())
 }
 

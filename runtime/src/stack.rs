@@ -30,7 +30,7 @@ unsafe impl Sync for Stack {}
 impl Stack {
     /// Maps one.
     pub fn new() -> Self {
-        let bottom = system::map(ptr::null_mut(), SIZE, libc::MAP_NORESERVE | libc::MAP_STACK);
+        let bottom = system::map(SIZE, libc::MAP_NORESERVE | libc::MAP_STACK);
         if !bottom.is_null() {
             // SAFETY:
             // - the lowest page of a mapping that nobody else knows

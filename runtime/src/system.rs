@@ -4,14 +4,27 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Zero pages of the process's own, at that place if it is free, or not null, and anywhere else; null if there are none.
-pub fn map(place: *mut c_void, size: usize, flags: c_int) -> *mut c_void {
+pub const PAGE: usize = 4096;
+
+/// Where the next mapping is asked for: far from where programs have theirs. When the runtime or one of its helpers needs memory is a
+/// matter of chance, and where the program's own next mapping lies, and so in which sets its lines are, must not depend on it.
+static APART: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
+
+/// Zero pages of the runtime's own; null if there are none.
+pub fn map(size: usize, flags: c_int) -> *mut c_void {
+    let place = APART.fetch_add(size.next_multiple_of(PAGE), Ordering::Relaxed);
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags);
     // SAFETY:
     // - a fresh anonymous mapping; no flag of ours has it take the place of another one
     let start = unsafe { libc::syscall(libc::SYS_mmap, place, size, protection, flags, -1, 0) };
     if start == -1 { ptr::null_mut() } else { start as *mut c_void }
+}
+
+/// A mapping has grown to `end`: the next one is not asked for before.
+pub fn map_behind(end: usize) {
+    APART.fetch_max(end, Ordering::Relaxed);
 }
 
 /// Gives pages back; whether that could be done.

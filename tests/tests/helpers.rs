@@ -1,4 +1,4 @@
-//! Helper threads and the memory limit, as a user meets them: the same answers, and a word where they end early.
+//! Helper threads and the memory limit, as a user meets them: the same answers, the same addresses, and a word where they end early.
 
 use bf_profile::{Meta, Owner};
 use bf_tests::program;
@@ -59,6 +59,39 @@ fn helpers_do_not_show_in_a_profile() {
     assert_eq!(process.lines[1].stacks.iter().map(|stack| stack.owner).collect::<Vec<_>>(), owners);
     for threads in ["1", "2", "3"] {
         assert!(profile(threads) == alone, "{threads} helpers");
+    }
+}
+
+/// Blocks that the C library maps lie where they do without helpers.
+#[test]
+fn helpers_do_not_move_blocks() {
+    let sandbox = Sandbox::new();
+    let source = "
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(void) {
+            for (int step = 0; step < 8; step++) {
+                double *blocks[6];
+                for (int k = 0; k < 6; k++) {
+                    size_t n = 40000 + 20000 * k + 1000 * step;
+                    blocks[k] = calloc(n, 8);
+                    for (size_t i = 0; i < n; i++) blocks[k][i * 7919 % n] += i;
+                    printf(\"%p \", (void *)blocks[k]);
+                }
+                for (int k = 0; k < 6; k++) free(blocks[k]);
+            }
+        }";
+    sandbox.c(source, &["-O2"]);
+    let run = |helpers, rounds| {
+        let mut setarch = Command::new("setarch");
+        setarch.args(["-R", "./a.out"]).current_dir(sandbox.path()).env_clear();
+        // Of one length: what the environment takes moves the stack.
+        text(&succeed(setarch.env("BF_THREADS", helpers).env("BF_ROUNDS", rounds)).stdout)
+    };
+    let alone = run("0", "1");
+    assert!(alone.contains("0x7"), "the library maps no blocks: {alone}");
+    for (helpers, rounds) in [("1", "1"), ("3", "1"), ("0", "0")] {
+        assert_eq!(run(helpers, rounds), alone, "{helpers} helpers, rounds {rounds}");
     }
 }
 
