@@ -21,7 +21,7 @@ use bf_postproc::{
     query::answerable,
     size,
 };
-use bf_profile::{Counters, Patterns, Places, Profile};
+use bf_profile::{Counters, Paths, Patterns, Places, Profile};
 use excerpts::Source;
 use serde::Serialize;
 use std::{
@@ -171,6 +171,7 @@ fn encoded(profile: &Profile, remarks: &mut Vec<String>) -> Result<Vec<u8>, bf_p
     for process in &mut kept.processes {
         process.sharing.clear();
         process.counters = Counters::default();
+        process.paths = Paths::default();
         process.patterns = Patterns::default();
     }
     let write = |profile: &Profile| {
@@ -196,4 +197,21 @@ fn encoded(profile: &Profile, remarks: &mut Vec<String>) -> Result<Vec<u8>, bf_p
         size::human(MOST_BY_PLACE as u64)
     ));
     Ok(without)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bf_profile::{PathCounts, PathNode, Process};
+
+    #[test]
+    fn what_is_put_into_a_page_can_be_read() {
+        let counters = Counters { names: vec!["loads".to_owned()], ..Counters::default() };
+        let counts = vec![PathCounts { values: vec![(0, 7)], ..PathCounts::default() }];
+        let paths = Paths { nodes: vec![PathNode::default()], counts, ..Paths::default() };
+        let process = Process { tags: vec![String::new()], counters, paths, ..Process::default() };
+        let profile = Profile { processes: vec![process] };
+        profile.validate().unwrap();
+        bf_profile::read(&*encoded(&profile, &mut Vec::new()).unwrap()).unwrap();
+    }
 }
