@@ -69,7 +69,11 @@ impl From<serde_json::Error> for Failure {
 
 impl From<csv::Error> for Failure {
     fn from(error: csv::Error) -> Self {
-        io::Error::from(error).into()
+        // Its own conversion to `io::Error` forgets the kind.
+        match error.into_kind() {
+            csv::ErrorKind::Io(error) => error.into(),
+            kind => Self::Failed(format!("failed to write: {kind:?}")),
+        }
     }
 }
 

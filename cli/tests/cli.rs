@@ -394,16 +394,18 @@ fn sampling_rates_that_cannot_be_are_refused() {
 #[test]
 fn a_closed_pipe_is_success() {
     let folder = golden();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_bf"))
-        .current_dir(folder.path())
-        .args(["sweep", "golden.bfp", "--size", "64..1M+64", "--ways", "full", "--format", "json"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    for format in ["text", "json", "csv"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_bf"))
+            .current_dir(folder.path())
+            .args(["sweep", "golden.bfp", "--size", "64..1M+64", "--ways", "full", "--format", format])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
 }
 
 #[test]
