@@ -122,6 +122,15 @@ fn kinds() {
 }
 
 #[test]
+fn lines_of_their_own_are_advised_where_false_sharing_is_much_of_it() {
+    for (misses, much) in [([3, 1], true), ([310, 100], false), ([0, 9], true), ([9, 0], false)] {
+        let users = vec![user(0, [9000, 9000], [0xff, 0xff], misses), user(1, [9000, 9000], [0xff, 0xff], [0, 0])];
+        let finding = &all(vec![SharedLine { address: 0, object: None, users }]).findings[0];
+        assert_eq!(finding.advice.is_some(), much, "{misses:?}");
+    }
+}
+
+#[test]
 fn only_one_kind_may_be_asked_for() {
     let lines = || {
         let shared = |at, misses| SharedLine {
