@@ -181,12 +181,20 @@ fn joined(mut ranges: Vec<[i64; 2]>) -> Vec<[i64; 2]> {
 /// Strings that name a function and its file, and the line, which is 0 where it is not one.
 type Code = [u32; 3];
 
+/// Clang makes two functions of an OpenMP region if there is debug information. This one has its code, and is inlined into the other,
+/// which is the one that threads are given.
+const INNER_REGION: &str = ".omp_outlined_debug__";
+
 /// Where an item is in the program, also where that uses the standard library.
 fn code(places: &Places, item: u32) -> Option<Code> {
     let item = places.items.get(item as usize)?;
-    let site = places.sites.get(places.in_program(item.site?)? as usize)?;
-    let function = places.functions.get(site.function as usize)?;
-    Some([function.display, site.file, if item.merged { 0 } else { site.line }])
+    let at = places.in_program(item.site?)?;
+    let site = places.sites.get(at as usize)?;
+    let names = places.inlined_through(at).filter_map(|site| places.functions.get(site.function as usize));
+    let mut names = names.map(|function| function.display).peekable();
+    let function = *names.peek()?;
+    let function = names.find(|&name| !places.string(name).contains(INNER_REGION)).unwrap_or(function);
+    Some([function, site.file, if item.merged { 0 } else { site.line }])
 }
 
 fn place(places: &Places, code: Option<Code>, [loads, stores]: [u64; 2]) -> Place {
