@@ -127,19 +127,20 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
 pub fn report(loaded: &Loaded, asked: &Hierarchy) -> Result<Report, Failure> {
     let (caches, label) = query::hierarchy(asked, loaded)?;
     // A hierarchy that the profile was not recorded for is no reason to keep the rest back.
-    let (caches, refused) = answerable(&loaded.profile, &caches);
+    let (kept, refused) = answerable(&loaded.profile, &caches);
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
-    let question = Query { levels: caches, tags: asked.tags.clone(), ..Query::default() };
+    let question = Query { levels: kept, tags: asked.tags.clone(), ..Query::default() };
     let (query, query_error) = match query::answer(loaded, &question, label) {
         Ok(answer) => (Some(answer), None),
         Err(error) => (None, Some(error.to_string())),
     };
+    let between = if query.is_none() && refused.is_empty() { &[][..] } else { &caches };
     let (curve_line_bytes, curve) = curve::curve(&loaded.profile).unwrap_or_default();
     Ok(Report {
         schema: "bf.report/1",
         profiles: loaded.names(),
         processes: loaded.profile.processes.iter().map(process).collect(),
-        executed: counters::Executed::new(&loaded.profile, &asked.tags, query.as_ref()),
+        executed: counters::Executed::new(&loaded.profile, &asked.tags, between, query.as_ref()),
         patterns: patterns::Patterns::new(&loaded.profile, &asked.tags),
         reuse_distance: reuse::distances(&loaded.profile),
         query,

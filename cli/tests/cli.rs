@@ -1,5 +1,6 @@
 //! The `bf` command as a user meets it: answers, errors and exit codes.
 
+use bf_profile::{CountItem, CountedFunction, Counters};
 use serde_json::Value;
 use std::{
     fs,
@@ -406,6 +407,37 @@ fn a_closed_pipe_is_success() {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }
+}
+
+/// Writes `counted.bfp`: a profile with counters of one function.
+fn counted(folder: &Path, profile: &str, counts: &[(&str, u64)]) {
+    let mut profile = bf_profile::read_file(folder.join(profile)).unwrap();
+    let values = (0..).zip(counts.iter().map(|count| count.1)).collect();
+    profile.processes[0].counters = Counters {
+        names: counts.iter().map(|count| count.0.to_owned()).collect(),
+        functions: vec![CountedFunction { name: "_ZN3app5TableIdE4fillEi".to_owned(), ..CountedFunction::default() }],
+        items: vec![CountItem { tag: 0, function: 0, values }],
+        ..Counters::default()
+    };
+    bf_profile::write_file(folder.join("counted.bfp"), &profile).unwrap();
+}
+
+#[test]
+fn what_a_cache_above_would_tell_is_not_told_without_it() {
+    let folder = sampled();
+    counted(folder.path(), "sampled.bfp", &[("bytes_loaded", 800), ("bytes_stored", 200), ("flops", 500)]);
+    let served = |caches: &[&str]| {
+        let report = json(&bf(folder.path(), &[&["report", "counted.bfp", "--format", "json"], caches].concat()));
+        let all = report["ratios"]["flops_per_byte"].as_array().unwrap().clone();
+        all.into_iter()
+            .map(|each| (each["level"].as_str().unwrap().to_owned(), each["bytes"].clone()))
+            .collect::<Vec<_>>()
+    };
+    let below = served(&["--cache", "L1=32K:8", "--cache", "L2=1M:16"]);
+    assert_eq!(below[0], ("L2".to_owned(), Value::Null), "the first level is left out");
+    assert!(below[1].0 == "memory" && below[1].1.as_u64() > Some(0), "{below:?}");
+    assert_eq!(served(&["--cache", "L1=32K:8"]), [("memory".to_owned(), Value::Null)]);
+    assert_eq!(served(&["--cache", "L2=1M:16"])[0], ("L2".to_owned(), 1000.into()));
 }
 
 #[test]
