@@ -3,7 +3,8 @@
 use crate::{args::Input, failure::Failure, names, output::remark};
 use bf_profile::{Process, Profile};
 use std::{
-    fs,
+    fs::{self, File},
+    io::Read as _,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -121,6 +122,20 @@ fn read_silently(path: &Path, salvage: bool) -> Result<Profile, Failure> {
         remark(&format!("{}: {line}", path.display()));
     }
     Ok(profile)
+}
+
+/// More than any table or description of a machine has.
+const MOST_TEXT: u64 = 16 << 20;
+
+/// A text that people write, or `bf machine`.
+pub fn text(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::file("read", path, error);
+    let mut text = String::new();
+    let bytes = File::open(path).and_then(|file| file.take(MOST_TEXT + 1).read_to_string(&mut text)).map_err(failed)?;
+    match bytes as u64 > MOST_TEXT {
+        true => Err(Failure::file("read", path, "it has more than 16 MiB, which no such file has")),
+        false => Ok(text),
+    }
 }
 
 /// The profile written last in the working directory.

@@ -4,12 +4,37 @@ use crate::{args::Format, failure::Failure};
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::io::{self, BufWriter, Write};
+use std::{
+    io::{self, BufWriter, Write},
+    path::Path,
+};
 
 /// Says something on stderr that is no failure.
 pub fn remark(text: &str) {
     // stderr may be closed; then nobody wants to know.
     let _ = writeln!(io::stderr(), "bf: {text}");
+}
+
+/// Writes a file: all of it, or what was there stays.
+pub fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+    replace(path, |file| Ok(file.write_all(contents.as_ref())?))
+}
+
+/// The same piece by piece, or to stdout if the file is called `-`.
+pub fn write_to(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
+    if path != Path::new("-") {
+        return replace(path, work);
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    work(&mut out)?;
+    Ok(out.flush()?)
+}
+
+fn replace(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
+    bf_profile::replace(path, |file| work(file)).map_err(|failure| match failure {
+        Failure::Write(error) => Failure::file("write", path, error),
+        other => other,
+    })
 }
 
 /// Prints an answer in the format asked for: `text` writes the tables, `rows` gives the CSV rows as JSON objects.

@@ -10,7 +10,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     machine,
-    output::{counted, remark},
+    output::{counted, remark, write_file},
     query,
     report::{self, Report},
 };
@@ -25,7 +25,6 @@ use bf_profile::{Counters, Paths, Patterns, Places, Profile};
 use excerpts::Source;
 use serde::Serialize;
 use std::{
-    fs,
     io::{self, Write as _},
     path::Path,
 };
@@ -109,7 +108,7 @@ pub fn write(arguments: &ReportArguments, path: &Path) -> Result<(), Failure> {
     let assets = Assets::find()?;
     let loaded = input::load(&arguments.input)?;
     let html = page(&assets, &loaded, &arguments.hierarchy, None)?;
-    fs::write(path, &html).map_err(|error| Failure::file("write", path, error))?;
+    write_file(path, &html)?;
     writeln!(
         io::stdout(),
         "{}: {}, {}; it opens in any browser, offline",

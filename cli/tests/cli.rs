@@ -255,6 +255,7 @@ fn wrong_questions_name_the_thing_and_the_mend() {
         (&["trace", "golden.din", "--to", "din"], 1, "not a bf trace"),
         (&["trace", "golden.din", "--to", "bf"], 2, "already"),
         (&["sweep", "golden.bfp", "--plot", "/nowhere/x.svg"], 1, "/nowhere/x.svg"),
+        (&["query", "golden.bfp", "--machine", "/dev/zero"], 1, "/dev/zero: it has more than 16 MiB"),
     ] {
         let (found, message) = failure(&bf(folder.path(), arguments));
         assert!(found == code && message.contains(word), "{arguments:?}: {found} {message}");
@@ -406,6 +407,34 @@ fn a_closed_pipe_is_success() {
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+}
+
+/// Runs `bf` where no file may have more than a few KiB.
+fn on_a_full_disk(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_bf")]);
+    command.current_dir(folder).args(arguments).output().unwrap()
+}
+
+#[test]
+fn what_cannot_be_written_whole_leaves_what_was_there() {
+    let folder = golden();
+    for (file, arguments) in [
+        ("plot.svg", &["sweep", "golden.bfp", "--size", "64..1K", "--plot", "plot.svg"][..]),
+        (
+            "s.csv",
+            &["sweep", "golden.bfp", "--l1", "64..32K:1..8", "--l2", "64..32K:1..8", "--format", "csv", "-o", "s.csv"],
+        ),
+    ] {
+        fs::write(folder.path().join(file), "good\n").unwrap();
+        let before = fs::read_dir(folder.path()).unwrap().count();
+        let (code, message) = failure_text(&on_a_full_disk(folder.path(), arguments));
+        assert!(code == 1 && message.contains(&format!("failed to write {file}: ")), "{message}");
+        assert_eq!(fs::read_to_string(folder.path().join(file)).unwrap(), "good\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before);
+        let output = bf(folder.path(), arguments);
+        assert!(output.status.success() && fs::read(folder.path().join(file)).unwrap().len() > 4096, "{output:?}");
     }
 }
 

@@ -135,6 +135,14 @@ fn rows_say_what_lines_say() {
 }
 
 #[test]
+fn a_dash_is_stdout() {
+    let folder = folder();
+    let csv = ["--format", "csv"];
+    let [here, there] = [&[][..], &["-o", "-"]].map(|to| stdout(&bf(folder.path(), &[&SPACE[..], &csv, to].concat())));
+    assert!(here == there && !folder.path().join("-").exists(), "{there}");
+}
+
+#[test]
 fn studies_and_working_sets() {
     let folder = folder();
     let study = |property: &str| {
