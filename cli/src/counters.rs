@@ -1,6 +1,9 @@
 //! What a run executed, in words.
 
-use crate::output::{number, percent, table};
+use crate::{
+    names::whole,
+    output::{number, percent, shortened, table},
+};
 use bf_postproc::{Answer, Cache, counters};
 use bf_profile::Profile;
 use serde::Serialize;
@@ -172,7 +175,7 @@ fn functions_text(functions: &[Function]) -> String {
     let header = ["function"].iter().chain(&COLUMNS).map(|name| name.replace('_', " ")).collect();
     let row = |function: &Function| {
         let numbers = COLUMNS.iter().map(|name| number(get(&function.counters, name)));
-        [function.name.clone()].into_iter().chain(numbers).collect()
+        [shortened(&whole(&function.name))].into_iter().chain(numbers).collect()
     };
     let more = functions.len().saturating_sub(MOST_FUNCTIONS);
     let rest = if more > 0 { format!("and {more} more\n") } else { String::new() };

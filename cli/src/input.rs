@@ -1,6 +1,11 @@
 //! Profiles from files.
 
-use crate::{args::Input, failure::Failure, names, output::remark};
+use crate::{
+    args::Input,
+    failure::Failure,
+    names,
+    output::{plural, remark},
+};
 use bf_profile::{Process, Profile};
 use std::{
     fs::{self, File},
@@ -79,7 +84,8 @@ pub fn merged(paths: &[PathBuf], salvage: bool) -> Result<Profile, Failure> {
     let before: usize = profiles.iter().map(|profile| profile.processes.len()).sum();
     let profile = bf_profile::merge(profiles);
     if profile.processes.len() < before {
-        remark(&format!("{} processes were given more than once and count once", before - profile.processes.len()));
+        let again = plural((before - profile.processes.len()) as u64, "process was", "processes were");
+        remark(&format!("{again} given more than once and counted once"));
     }
     Ok(profile)
 }

@@ -17,7 +17,7 @@ pub fn as_in_source(profile: &mut Profile) {
 }
 
 /// The name as the source has it, template arguments and all; the name itself if it is not mangled.
-fn whole(name: &str) -> Cow<'_, str> {
+pub fn whole(name: &str) -> Cow<'_, str> {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return Cow::Owned(format!("{rust:#}"));
     }

@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     names::short,
-    output::{counted, files, number, percent, print, row},
+    output::{counted, files, number, percent, plural, print, printable, row},
     page, patterns, phases, query,
 };
 use bf_postproc::{
@@ -248,7 +248,7 @@ fn ending(process: &ProcessReport) -> String {
 fn one(process: &ProcessReport) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: String| {
-        let _ = writeln!(text, "  {name:<12}{value}");
+        let _ = writeln!(text, "  {name:<12}{}", printable(&value));
     };
     fact("command", process.command.join(" "));
     if process.end != "replay" {
@@ -294,10 +294,6 @@ fn one(process: &ProcessReport) -> String {
     text
 }
 
-fn plural(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", number(count), if count == 1 { one } else { many })
-}
-
 /// What the program called that was not compiled with bf.
 fn not_seen(process: &ProcessReport) -> String {
     if process.uninstrumented.is_empty() {
@@ -315,7 +311,7 @@ fn not_seen(process: &ProcessReport) -> String {
     let names: Vec<String> =
         calls.iter().take(MOST_CALLEES).map(|(name, calls)| format!("{name} {}", number(*calls))).collect();
     let more = calls.len().saturating_sub(MOST_CALLEES);
-    let rest = if more > 0 { format!(", {more} more functions") } else { String::new() };
+    let rest = if more > 0 { format!(", {}", counted(more as u64, "more function")) } else { String::new() };
     format!(
         "{} into code not compiled with bf-clang: {}{rest}",
         counted(process.uninstrumented_calls, "call"),
@@ -337,7 +333,7 @@ fn many(report: &Report, processes: &[ProcessReport]) -> String {
         let _ = writeln!(
             text,
             "  {} {} on {}{rank}: {}, {}",
-            process.executable,
+            printable(&process.executable),
             process.pid,
             process.host,
             plural(process.accesses, "access", "accesses"),
@@ -398,7 +394,7 @@ fn log(processes: &[ProcessReport]) -> String {
     }
     let mut text = "\nRemarks of the runtime\n".to_owned();
     for line in lines.iter().take(MOST_LINES) {
-        let _ = writeln!(text, "  {line}");
+        let _ = writeln!(text, "  {}", printable(line));
     }
     if lines.len() > MOST_LINES {
         let _ = writeln!(text, "  and {} more", lines.len() - MOST_LINES);

@@ -1,6 +1,6 @@
 //! The `bf` command as a user meets it: answers, errors and exit codes.
 
-use bf_profile::{CountItem, CountedFunction, Counters};
+use bf_profile::{CountItem, CountedFunction, Counters, Process, Profile};
 use serde_json::Value;
 use std::{
     fs,
@@ -167,7 +167,7 @@ fn several_profiles_are_merged_or_answered_each() {
     assert_eq!(fs::read(folder.path().join("all.bfp")).unwrap(), fs::read(folder.path().join("swapped.bfp")).unwrap());
     // A process counts once, however often it is given.
     let again = bf(folder.path(), &["merge", "all.bfp", "golden.bfp", "-o", "again.bfp"]);
-    assert!(String::from_utf8_lossy(&again.stderr).contains("count once"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("1 process was given more than once"));
     assert_eq!(fs::read(folder.path().join("all.bfp")).unwrap(), fs::read(folder.path().join("again.bfp")).unwrap());
 }
 
@@ -438,6 +438,22 @@ fn what_cannot_be_written_whole_leaves_what_was_there() {
     }
 }
 
+#[test]
+fn what_a_profile_says_stays_on_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let tags = ["", "a\nb\x1b]0;title\x07"].map(str::to_owned).to_vec();
+    let mut process = Process { tags, ..Process::default() };
+    process.meta.command = ["./p", "\x1b[31mred", "one\n  ended       exit"].map(str::to_owned).to_vec();
+    bf_profile::write_file(folder.path().join("p.bfp"), &Profile { processes: vec![process] }).unwrap();
+    let text = stdout(&bf(folder.path(), &["report", "p.bfp"]));
+    assert!(text.contains("  command     ./p \\x1b[31mred one\\n  ended       exit\n"), "{text}");
+    assert!(text.contains("  tags        a\\nb\\x1b]0;title\\x07\n"), "{text}");
+    let report = json(&bf(folder.path(), &["report", "p.bfp", "--format", "json"]));
+    assert_eq!(report["processes"][0]["command"][1], "\x1b[31mred");
+    let (code, message) = failure(&bf(folder.path(), &["query", "p.bfp", "--cache", "A=64:1", "--tag", "\x1bx"]));
+    assert!(code == 1 && !message.contains('\x1b'), "{message}");
+}
+
 /// Writes `counted.bfp`: a profile with counters of one function.
 fn counted(folder: &Path, profile: &str, counts: &[(&str, u64)]) {
     let mut profile = bf_profile::read_file(folder.join(profile)).unwrap();
@@ -449,6 +465,18 @@ fn counted(folder: &Path, profile: &str, counts: &[(&str, u64)]) {
         ..Counters::default()
     };
     bf_profile::write_file(folder.join("counted.bfp"), &profile).unwrap();
+}
+
+#[test]
+fn functions_have_the_names_of_the_source_in_text() {
+    let folder = golden();
+    counted(folder.path(), "golden.bfp", &[("instructions", 7)]);
+    for command in [&["report", "counted.bfp"][..], &["compare", "counted.bfp", "counted.bfp"]] {
+        let text = stdout(&bf(folder.path(), command));
+        assert!(text.contains("\n app::Table<double>::fill(int) "), "{text}");
+        let answer = json(&bf(folder.path(), &[command, &["--format", "json"]].concat())).to_string();
+        assert!(answer.contains("\"_ZN3app5TableIdE4fillEi\""), "{answer}");
+    }
 }
 
 #[test]
