@@ -514,6 +514,13 @@ fn run_becomes_the_program() {
     let (code, message) = failure(&run(&["--", "./missing"]));
     assert!(code == 127 && message.contains("./missing"), "{message}");
     assert_eq!(failure(&run(&["--", "/"])).0, 126);
+    // The runtime is silent about what it cannot write.
+    for (option, what) in [("-o", "profile"), ("--trace", "trace")] {
+        let output = run(&[option, "missing/%p", "--", "sh", "-c", "exit 7"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with(&format!("bf: no {what} can be written to missing/%p: ")), "{said}");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1));
+    }
     // Only what is named by its path and cannot leave a profile is talked about.
     let output = run(&["--", "/bin/true"]);
     assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("/bin/true was not built"));
