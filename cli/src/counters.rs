@@ -119,7 +119,7 @@ fn totals_text(totals: &Values) -> String {
         }
     }
     line("flops", get("flops"), bits("flop_bits"));
-    line("integer ops", get("int_ops"), bits("op_bits") + ", flops included");
+    line("integer ops", get("int_ops"), bits("op_bits") + " with those of flops");
     let (indirect, invokes) = (number(get("calls_indirect")), number(get("invokes")));
     line("calls", get("calls"), format!("{indirect} indirect, {invokes} that may catch exceptions"));
     let (taken, both) = (get("branches_taken"), get("branches_taken") + get("branches_not_taken"));

@@ -119,6 +119,14 @@ fn a_query_in_text_and_csv() {
 }
 
 #[test]
+fn threads_are_told_apart_in_private_caches_only() {
+    let folder = golden();
+    let ask = |cache| bf(folder.path(), &["query", "golden.bfp", "--cache", cache, "--by", "thread"]);
+    assert!(ask("A=64:1").stderr.is_empty());
+    assert!(String::from_utf8_lossy(&ask("A=64:1:shared").stderr).contains("--by thread"));
+}
+
+#[test]
 fn a_report_takes_the_newest_profile_and_says_so() {
     let folder = golden();
     let output = bf(folder.path(), &["report"]);
