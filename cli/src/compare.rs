@@ -5,7 +5,8 @@ use crate::{
     change,
     failure::Failure,
     input::{self, Loaded},
-    output::{counted, number, percent, print, row, shortened, table},
+    names::whole,
+    output::{counted, number, percent, plural, print, printable, row, shortened, table},
     query,
 };
 use bf_postproc::{
@@ -136,10 +137,14 @@ fn subjects(answer: &Comparison) -> String {
             [first, second, rest @ ..] => format!("{first} {second}{}", if rest.is_empty() { "" } else { " ..." }),
             files => files.join(" "),
         };
-        let processes = counted(subject.processes as u64, "process").replace("processs", "processes");
+        let processes = plural(subject.processes as u64, "process", "processes");
         let threads = counted(subject.threads, "thread");
         let sampled = if subject.sampled { ", estimated from a sample" } else { "" };
-        text += &format!("{name}  {more}: {}, {processes}, {threads}{sampled}\n", subject.executables.join(", "));
+        text += &format!(
+            "{name}  {}: {}, {processes}, {threads}{sampled}\n",
+            printable(&more),
+            printable(&subject.executables.join(", "))
+        );
     }
     let line = |name: &str, of: &dyn Fn(&Subject) -> String| vec![name.to_owned(), of(&answer.a), of(&answer.b)];
     let rows = vec![
@@ -216,7 +221,7 @@ fn parts(what: &str, parts: &Parts) -> String {
     let line = |part: &Part| {
         let name = if part.name.is_empty() { "(none)" } else { &part.name };
         let alike = part.alike.map_or_else(|| "-".to_owned(), |alike| format!("{alike:.2}"));
-        vec![shortened(name), percent(part.a_share), percent(part.b_share), alike]
+        vec![shortened(&whole(name)), percent(part.a_share), percent(part.b_share), alike]
     };
     let header = [what, "of A", "of B", "miss ratios alike"].map(str::to_owned).to_vec();
     let rows = parts.parts.iter().take(MOST_PARTS).map(line).collect();

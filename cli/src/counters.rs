@@ -1,7 +1,10 @@
 //! What a run executed, in words.
 
-use crate::output::{number, percent, table};
-use bf_postproc::{Answer, counters};
+use crate::{
+    names::whole,
+    output::{number, percent, shortened, table},
+};
+use bf_postproc::{Answer, Cache, counters};
 use bf_profile::Profile;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write};
@@ -68,8 +71,9 @@ struct Intensity {
 }
 
 impl Executed {
-    /// Of what has one of these tags in a profile, or of all if there are none, with the caches of an answer.
-    pub fn new(profile: &Profile, tags: &[String], answer: Option<&Answer>) -> Self {
+    /// Of what has one of these tags in a profile, or of all if there are none, with the caches of an answer, which may lack some of
+    /// those asked about.
+    pub fn new(profile: &Profile, tags: &[String], asked: &[Cache], answer: Option<&Answer>) -> Self {
         let (mut totals, mut families) = (Values::new(), BTreeMap::<_, Values>::new());
         for (name, value) in counters::totals(profile, tags) {
             match counters::family(name) {
@@ -79,7 +83,7 @@ impl Executed {
                 }
             }
         }
-        let ratios = (!totals.is_empty()).then(|| ratios(&totals, answer));
+        let ratios = (!totals.is_empty()).then(|| ratios(&totals, asked, answer));
         Self { totals, families, functions: functions(profile, tags), ratios }
     }
 
@@ -115,7 +119,7 @@ fn totals_text(totals: &Values) -> String {
         }
     }
     line("flops", get("flops"), bits("flop_bits"));
-    line("integer ops", get("int_ops"), bits("op_bits") + ", flops included");
+    line("integer ops", get("int_ops"), bits("op_bits") + " with those of flops");
     let (indirect, invokes) = (number(get("calls_indirect")), number(get("invokes")));
     line("calls", get("calls"), format!("{indirect} indirect, {invokes} that may catch exceptions"));
     let (taken, both) = (get("branches_taken"), get("branches_taken") + get("branches_not_taken"));
@@ -171,7 +175,7 @@ fn functions_text(functions: &[Function]) -> String {
     let header = ["function"].iter().chain(&COLUMNS).map(|name| name.replace('_', " ")).collect();
     let row = |function: &Function| {
         let numbers = COLUMNS.iter().map(|name| number(get(&function.counters, name)));
-        [function.name.clone()].into_iter().chain(numbers).collect()
+        [shortened(&whole(&function.name))].into_iter().chain(numbers).collect()
     };
     let more = functions.len().saturating_sub(MOST_FUNCTIONS);
     let rest = if more > 0 { format!("and {more} more\n") } else { String::new() };
@@ -179,23 +183,29 @@ fn functions_text(functions: &[Function]) -> String {
     format!("\nExecuted, by function with what was inlined into it\n{}{rest}", table(header, rows))
 }
 
-fn ratios(totals: &Values, answer: Option<&Answer>) -> Ratios {
+fn ratios(totals: &Values, asked: &[Cache], answer: Option<&Answer>) -> Ratios {
     let get = |name| get(totals, name);
     let (bytes, flops) = (get("bytes_loaded") + get("bytes_stored"), get("flops"));
     let ops = flops + get("int_ops");
     let levels = answer.map_or(&[][..], |answer| &answer.levels);
-    let names = levels.iter().map(|level| level.name.clone()).chain(["memory".to_owned()]);
-    let served = [Some(bytes)].into_iter().chain(levels.iter().map(|level| level.traffic_bytes));
-    let intensity =
-        |(level, bytes)| Intensity { level, bytes, flops_per_byte: bytes.and_then(|bytes| ratio(flops, bytes)) };
+    let level = |name: &str| levels.iter().find(|level| level.name == name);
+    // What a cache serves is the traffic of the one above it: unknown where that is not in the answer. Without caches the program
+    // has its bytes from memory.
+    let names = asked.iter().map(|cache| cache.name.as_str()).chain(["memory"]);
+    let served = [Some(bytes)].into_iter().chain(asked.iter().map(|cache| level(&cache.name)?.traffic_bytes));
+    let answered = names.zip(served).filter(|(name, _)| *name == "memory" || level(name).is_some());
+    let intensity = |(level, bytes): (&str, Option<u64>)| Intensity {
+        level: level.to_owned(),
+        bytes,
+        flops_per_byte: bytes.and_then(|bytes| ratio(flops, bytes)),
+    };
     Ratios {
         bytes_per_flop: ratio(bytes, flops),
         ops_per_load: ratio(ops, get("loads")),
         ops_per_branch: ratio(ops, get("branches")),
         instructions_per_block: ratio(get("instructions"), get("blocks")),
         vector_share: totals.get("vector_elements").and_then(|&elements| ratio(elements, ops)),
-        // Without caches the program has its bytes from memory.
-        flops_per_byte: names.zip(served).map(intensity).collect(),
+        flops_per_byte: answered.map(intensity).collect(),
     }
 }
 

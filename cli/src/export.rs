@@ -13,18 +13,14 @@ use crate::{
     by,
     failure::Failure,
     input::{self, Loaded},
-    output::row,
+    output::{row, write_to},
     patterns,
 };
 use bf_postproc::{paths::Tree, table::Table};
 use forest::Forest;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::{
-    fs::File,
-    io::{BufWriter, Write},
-    path::Path,
-};
+use std::io::Write;
 
 /// Writes what the command line asks for.
 pub fn command(arguments: &ExportArguments) -> Result<(), Failure> {
@@ -51,24 +47,24 @@ pub fn command(arguments: &ExportArguments) -> Result<(), Failure> {
     let tags = &arguments.hierarchy.tags;
     let tree = Tree::without(&loaded.profile).is_none().then(|| Tree::new(&loaded.profile, tags, &attribution));
     match arguments.to {
-        ExportFormat::Callgrind => write(&arguments.output, |to| match &tree {
+        ExportFormat::Callgrind => write_to(&arguments.output, |to| match &tree {
             Some(tree) => Ok(callgrind::write_tree(&facts, tree, to)?),
             None => Ok(callgrind::write(&facts, &table, to)?),
         }),
         ExportFormat::Hatchet => {
             let forest = tree.as_ref().map_or_else(|| Forest::of_places(&attribution), Forest::of_paths);
-            write(&arguments.output, |to| hatchet::write(&forest, to))
+            write_to(&arguments.output, |to| hatchet::write(&forest, to))
         }
         ExportFormat::Hpctoolkit => {
             let forest = tree.as_ref().map_or_else(|| Forest::of_places(&attribution), Forest::of_paths);
             hpctoolkit::write(&facts, &forest, &arguments.output)
         }
-        ExportFormat::Json => write(&arguments.output, |to| json(&facts, &table, functions(&loaded, tags), to)),
-        ExportFormat::Csv => write(&arguments.output, |to| csv(&table, to)),
+        ExportFormat::Json => write_to(&arguments.output, |to| json(&facts, &table, functions(&loaded, tags), to)),
+        ExportFormat::Csv => write_to(&arguments.output, |to| csv(&table, to)),
         // Written above, profile by profile.
         ExportFormat::Parquet => Ok(()),
         ExportFormat::Sql => {
-            write(&arguments.output, |to| Ok(sql::write(&facts, &table, functions(&loaded, tags), to)?))
+            write_to(&arguments.output, |to| Ok(sql::write(&facts, &table, functions(&loaded, tags), to)?))
         }
     }
 }
@@ -80,19 +76,6 @@ pub struct Facts {
     profiles: Vec<String>,
     machine: Option<String>,
     command: String,
-}
-
-/// Writes a file, or to stdout if it is called `-`.
-fn write(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
-    if path == Path::new("-") {
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        work(&mut out)?;
-        return Ok(out.flush()?);
-    }
-    let failed = |error: std::io::Error| Failure::file("write", path, error);
-    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-    work(&mut file).map_err(|failure| Failure::file("write", path, failure))?;
-    file.flush().map_err(failed)
 }
 
 /// The rows as JSON objects, figures beside the rest.

@@ -16,6 +16,8 @@ pub enum Failure {
     Below(String),
     /// A program could not be started: the code a shell would give.
     NotStarted(u8, String),
+    /// An answer could not be written.
+    Write(io::Error),
     /// The reader of stdout went away.
     Pipe,
 }
@@ -30,7 +32,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Pipe => 0,
-            Self::Failed(_) => 1,
+            Self::Failed(_) | Self::Write(_) => 1,
             Self::Usage(_) => 2,
             Self::Absent(_) => 3,
             Self::Below(_) => 4,
@@ -47,6 +49,7 @@ impl fmt::Display for Failure {
             | Self::Absent(message)
             | Self::Below(message)
             | Self::NotStarted(_, message) => f.write_str(message),
+            Self::Write(error) => write!(f, "failed to write: {error}"),
             Self::Pipe => f.write_str("nobody reads the output"),
         }
     }
@@ -56,7 +59,7 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Pipe,
-            _ => Self::Failed(format!("failed to write: {error}")),
+            _ => Self::Write(error),
         }
     }
 }
@@ -69,7 +72,11 @@ impl From<serde_json::Error> for Failure {
 
 impl From<csv::Error> for Failure {
     fn from(error: csv::Error) -> Self {
-        io::Error::from(error).into()
+        // Its own conversion to `io::Error` forgets the kind.
+        match error.into_kind() {
+            csv::ErrorKind::Io(error) => error.into(),
+            kind => Self::Failed(format!("failed to write: {kind:?}")),
+        }
     }
 }
 

@@ -1,9 +1,15 @@
 //! Profiles from files.
 
-use crate::{args::Input, failure::Failure, names, output::remark};
+use crate::{
+    args::Input,
+    failure::Failure,
+    names,
+    output::{plural, remark},
+};
 use bf_profile::{Process, Profile};
 use std::{
-    fs,
+    fs::{self, File},
+    io::Read as _,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -78,7 +84,8 @@ pub fn merged(paths: &[PathBuf], salvage: bool) -> Result<Profile, Failure> {
     let before: usize = profiles.iter().map(|profile| profile.processes.len()).sum();
     let profile = bf_profile::merge(profiles);
     if profile.processes.len() < before {
-        remark(&format!("{} processes were given more than once and count once", before - profile.processes.len()));
+        let again = plural((before - profile.processes.len()) as u64, "process was", "processes were");
+        remark(&format!("{again} given more than once and counted once"));
     }
     Ok(profile)
 }
@@ -121,6 +128,20 @@ fn read_silently(path: &Path, salvage: bool) -> Result<Profile, Failure> {
         remark(&format!("{}: {line}", path.display()));
     }
     Ok(profile)
+}
+
+/// More than any table or description of a machine has.
+const MOST_TEXT: u64 = 16 << 20;
+
+/// A text that people write, or `bf machine`.
+pub fn text(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::file("read", path, error);
+    let mut text = String::new();
+    let bytes = File::open(path).and_then(|file| file.take(MOST_TEXT + 1).read_to_string(&mut text)).map_err(failed)?;
+    match bytes as u64 > MOST_TEXT {
+        true => Err(Failure::file("read", path, "it has more than 16 MiB, which no such file has")),
+        false => Ok(text),
+    }
 }
 
 /// The profile written last in the working directory.

@@ -3,6 +3,7 @@
 use crate::{
     args::MachinesArguments,
     failure::Failure,
+    input,
     output::{print, remark},
     topology,
 };
@@ -82,7 +83,7 @@ fn caches_of(name: &str, preset: &machine::Preset) -> Result<Vec<Cache>, Failure
 }
 
 fn from_file(name: &str) -> Result<Hierarchy, Failure> {
-    let text = fs::read_to_string(name).map_err(|error| Failure::file("read", Path::new(name), error))?;
+    let text = input::text(Path::new(name))?;
     let caches =
         if name.ends_with(".toml") { machine::from_toml(&text, name)? } else { machine::from_json(&text, name)? };
     Ok(Hierarchy { caches, label: name.to_owned() })

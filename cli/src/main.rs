@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         // Whoever closed the pipe has read enough.
         Ok(()) | Err(Failure::Pipe) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("bf: {failure}");
+            output::remark(&failure.to_string());
             ExitCode::from(failure.code())
         }
     }

@@ -4,7 +4,7 @@ use crate::{
     args::MergeArguments,
     failure::Failure,
     input,
-    output::{counted, number, print, remark, table},
+    output::{number, plural, print, remark, table},
 };
 use bf_postproc::{answer::Range, size};
 use bf_profile::{Process, Profile, Union};
@@ -55,7 +55,8 @@ pub fn command(arguments: &MergeArguments) -> Result<(), Failure> {
         return Err(Failure::Failed("none of the profiles could be read".to_owned()));
     }
     if union.duplicates() > 0 {
-        remark(&format!("{} processes were given more than once and count once", union.duplicates()));
+        let again = plural(union.duplicates() as u64, "process was", "processes were");
+        remark(&format!("{again} given more than once and counted once"));
     }
     let mut counts: [Vec<u64>; FIGURES.len()] = Default::default();
     let output = &arguments.output;
@@ -90,7 +91,7 @@ pub fn command(arguments: &MergeArguments) -> Result<(), Failure> {
         format!(
             "{}: {}, {}\n\n{}",
             merged.output,
-            counted(merged.processes as u64, "process").replace("processs", "processes"),
+            plural(merged.processes as u64, "process", "processes"),
             size::human(merged.profile_bytes),
             table(header.to_vec(), rows.collect())
         )

@@ -17,11 +17,11 @@ pub fn as_in_source(profile: &mut Profile) {
 }
 
 /// The name as the source has it, template arguments and all; the name itself if it is not mangled.
-fn whole(name: &str) -> Cow<'_, str> {
+pub fn whole(name: &str) -> Cow<'_, str> {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return Cow::Owned(format!("{rust:#}"));
     }
-    let cpp = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
+    let cpp = cpp(name).and_then(|symbol| symbol.demangle().ok());
     cpp.or_else(|| fortran::demangle(name)).map_or(Cow::Borrowed(name), Cow::Owned)
 }
 
@@ -35,9 +35,14 @@ pub fn short(name: &str) -> Cow<'_, str> {
         return Cow::Owned(without_arguments(&format!("{rust:#}")));
     }
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-    let demangled = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle_with_options(&options).ok());
+    let demangled = cpp(name).and_then(|symbol| symbol.demangle_with_options(&options).ok());
     let without = demangled.map(|cpp| without_arguments(&cpp));
     without.or_else(|| fortran::demangle(name)).map_or(Cow::Borrowed(name), Cow::Owned)
+}
+
+/// A symbol of C++. By themselves its letters are types, `b` a `bool`.
+fn cpp(name: &str) -> Option<cpp_demangle::Symbol<&str>> {
+    name.starts_with("_Z").then(|| cpp_demangle::Symbol::new(name).ok())?
 }
 
 /// Without what stands in angle brackets, operators left alone.
@@ -64,6 +69,7 @@ mod tests {
     fn names_are_as_in_the_source() {
         for (mangled, expected) in [
             ("malloc", "malloc"),
+            ("b", "b"),
             ("_Znwm", "operator new"),
             (
                 "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEC2EPKcRKS3_",
@@ -84,6 +90,7 @@ mod tests {
     fn variables_keep_their_template_arguments() {
         for (mangled, expected) in [
             ("table", "table"),
+            ("b", "b"),
             ("_ZN3app6totalsE", "app::totals"),
             ("_ZN3app5TableIdE6countsE", "app::Table<double>::counts"),
             ("_ZZ4mainE5local", "main::local"),

@@ -4,12 +4,37 @@ use crate::{args::Format, failure::Failure};
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::io::{self, BufWriter, Write};
+use std::{
+    io::{self, BufWriter, Write},
+    path::Path,
+};
 
 /// Says something on stderr that is no failure.
 pub fn remark(text: &str) {
     // stderr may be closed; then nobody wants to know.
-    let _ = writeln!(io::stderr(), "bf: {text}");
+    let _ = writeln!(io::stderr(), "bf: {}", printable(text));
+}
+
+/// Writes a file: all of it, or what was there stays.
+pub fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+    replace(path, |file| Ok(file.write_all(contents.as_ref())?))
+}
+
+/// The same piece by piece, or to stdout if the file is called `-`.
+pub fn write_to(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
+    if path != Path::new("-") {
+        return replace(path, work);
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    work(&mut out)?;
+    Ok(out.flush()?)
+}
+
+fn replace(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
+    bf_profile::replace(path, |file| work(file)).map_err(|failure| match failure {
+        Failure::Write(error) => Failure::file("write", path, error),
+        other => other,
+    })
 }
 
 /// Prints an answer in the format asked for: `text` writes the tables, `rows` gives the CSV rows as JSON objects.
@@ -27,7 +52,9 @@ pub fn print<A: Serialize>(
                 if index > 0 {
                     writeln!(out)?;
                 }
-                out.write_all(text(answer).as_bytes())?;
+                for line in text(answer).lines() {
+                    writeln!(out, "{}", printable(line))?;
+                }
             }
         }
         Format::Json => {
@@ -135,7 +162,12 @@ pub fn number(value: u64) -> String {
 
 /// A count of things, in words: `1 thread`, `4 threads`.
 pub fn counted(count: u64, thing: &str) -> String {
-    format!("{} {thing}{}", number(count), if count == 1 { "" } else { "s" })
+    plural(count, thing, &format!("{thing}s"))
+}
+
+/// The same of a thing that has more than an `s` when it is many.
+pub fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", number(count), if count == 1 { one } else { many })
 }
 
 /// A ratio as a percentage with three significant digits; `-` for none.
@@ -151,15 +183,28 @@ pub fn percent(ratio: Option<f64>) -> String {
     format!("{percent:.decimals$} %")
 }
 
+/// Text that stays on its line and tells a terminal nothing: control characters as source code has them, but for tabs.
+pub fn printable(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, each| {
+        match each {
+            '\t' => shown.push(each),
+            '\n' | '\r' => shown.extend(each.escape_default()),
+            each if each.is_control() => shown += &format!("\\x{:02x}", u32::from(each)),
+            each => shown.push(each),
+        }
+        shown
+    })
+}
+
 /// Names of files, at most, that a heading has.
 const FILES: usize = 8;
 
 /// Files in a heading: all of them, or the first and the last of many.
 pub fn files(names: &[String]) -> String {
-    match names {
+    printable(&match names {
         [first, .., last] if names.len() > FILES => format!("{first} … {last} ({} profiles)", names.len()),
         _ => names.join(" "),
-    }
+    })
 }
 
 /// Longest name that is shown whole, characters.
@@ -167,8 +212,9 @@ const LONG: usize = 72;
 
 /// A name for a table: arguments of templates and functions are left out of a long one.
 pub fn shortened(name: &str) -> String {
+    let name = printable(name);
     if name.chars().count() <= LONG {
-        return name.to_owned();
+        return name;
     }
     let (mut text, mut depth) = (String::new(), 0_u32);
     for (at, c) in name.char_indices() {
@@ -212,6 +258,12 @@ mod tests {
         assert_eq!(percent(Some(0.000_012)), "0.0012 %");
         assert_eq!(percent(None), "-");
         assert_eq!(counted(1, "thread") + &counted(2000, "thread"), "1 thread2,000 threads");
+    }
+
+    #[test]
+    fn control_characters_are_written_out() {
+        assert_eq!(printable("é a\tb\n\r\x1b[31m\u{9b}"), "é a\tb\\n\\r\\x1b[31m\\x9b");
+        assert_eq!(shortened("f\n(int)"), "f\\n(int)");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     machine,
-    output::{counted, remark},
+    output::{counted, remark, write_file},
     query,
     report::{self, Report},
 };
@@ -21,11 +21,10 @@ use bf_postproc::{
     query::answerable,
     size,
 };
-use bf_profile::{Counters, Patterns, Places, Profile};
+use bf_profile::{Counters, Paths, Patterns, Places, Profile};
 use excerpts::Source;
 use serde::Serialize;
 use std::{
-    fs,
     io::{self, Write as _},
     path::Path,
 };
@@ -109,7 +108,7 @@ pub fn write(arguments: &ReportArguments, path: &Path) -> Result<(), Failure> {
     let assets = Assets::find()?;
     let loaded = input::load(&arguments.input)?;
     let html = page(&assets, &loaded, &arguments.hierarchy, None)?;
-    fs::write(path, &html).map_err(|error| Failure::file("write", path, error))?;
+    write_file(path, &html)?;
     writeln!(
         io::stdout(),
         "{}: {}, {}; it opens in any browser, offline",
@@ -171,6 +170,7 @@ fn encoded(profile: &Profile, remarks: &mut Vec<String>) -> Result<Vec<u8>, bf_p
     for process in &mut kept.processes {
         process.sharing.clear();
         process.counters = Counters::default();
+        process.paths = Paths::default();
         process.patterns = Patterns::default();
     }
     let write = |profile: &Profile| {
@@ -196,4 +196,21 @@ fn encoded(profile: &Profile, remarks: &mut Vec<String>) -> Result<Vec<u8>, bf_p
         size::human(MOST_BY_PLACE as u64)
     ));
     Ok(without)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bf_profile::{PathCounts, PathNode, Process};
+
+    #[test]
+    fn what_is_put_into_a_page_can_be_read() {
+        let counters = Counters { names: vec!["loads".to_owned()], ..Counters::default() };
+        let counts = vec![PathCounts { values: vec![(0, 7)], ..PathCounts::default() }];
+        let paths = Paths { nodes: vec![PathNode::default()], counts, ..Paths::default() };
+        let process = Process { tags: vec![String::new()], counters, paths, ..Process::default() };
+        let profile = Profile { processes: vec![process] };
+        profile.validate().unwrap();
+        bf_profile::read(&*encoded(&profile, &mut Vec::new()).unwrap()).unwrap();
+    }
 }

@@ -1,6 +1,10 @@
 //! Miss ratios as curves over size, as SVG.
 
-use crate::{failure::Failure, output::number, sweep::series};
+use crate::{
+    failure::Failure,
+    output::{number, write_file},
+    sweep::series,
+};
 use bf_postproc::{size, sweep::Point};
 use plotters::{
     coord::ranged1d::{AsRangedCoord, ValueFormatter},
@@ -9,7 +13,7 @@ use plotters::{
     },
     style::{BLACK, Color, Palette, Palette99, RGBColor},
 };
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// Pixels.
 const SIZE: (u32, u32) = (960, 600);
@@ -30,13 +34,13 @@ pub fn check(path: &Path) -> Result<(), Failure> {
 /// Draws one curve per associativity (and line size, if there are several), size on a logarithmic axis.
 pub fn curves(path: &Path, title: &str, points: &[Point]) -> Result<(), Failure> {
     let drawing = draw(title, points).map_err(|error| Failure::file("draw", path, error))?;
-    fs::write(path, drawing).map_err(|error| Failure::file("write", path, error))
+    write_file(path, drawing)
 }
 
 /// Draws one curve per level: miss ratios, by how many references the program had made.
 pub fn over_time(path: &Path, title: &str, curves: Vec<Curve>) -> Result<(), Failure> {
     let drawing = draw_over_time(title, &curves).map_err(|error| Failure::file("draw", path, error))?;
-    fs::write(path, drawing).map_err(|error| Failure::file("write", path, error))
+    write_file(path, drawing)
 }
 
 fn draw_over_time(title: &str, curves: &[Curve]) -> Result<String, String> {

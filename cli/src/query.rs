@@ -5,7 +5,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     machine,
-    output::{files, number, percent, print, row, table},
+    output::{files, number, percent, print, remark, row, table},
 };
 use bf_postproc::{
     Answer, Cache, LevelAnswer, Query,
@@ -33,7 +33,11 @@ pub fn command(arguments: &QueryArguments) -> Result<(), Failure> {
             by_thread: arguments.by == Some(QueryItem::Thread),
             shares: arguments.shares.clone(),
         };
-        answers.push(answer(&loaded, &question, label)?);
+        let answer = answer(&loaded, &question, label)?;
+        if question.by_thread && answer.levels.iter().all(|level| level.threads.is_none()) {
+            remark("--by thread tells private caches apart, and there is none");
+        }
+        answers.push(answer);
     }
     print(arguments.output.format, &answers, arguments.input.each, text, rows)
 }

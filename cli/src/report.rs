@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     names::short,
-    output::{counted, files, number, percent, print, row},
+    output::{counted, files, number, percent, plural, print, printable, row},
     page, patterns, phases, query,
 };
 use bf_postproc::{
@@ -127,19 +127,20 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
 pub fn report(loaded: &Loaded, asked: &Hierarchy) -> Result<Report, Failure> {
     let (caches, label) = query::hierarchy(asked, loaded)?;
     // A hierarchy that the profile was not recorded for is no reason to keep the rest back.
-    let (caches, refused) = answerable(&loaded.profile, &caches);
+    let (kept, refused) = answerable(&loaded.profile, &caches);
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
-    let question = Query { levels: caches, tags: asked.tags.clone(), ..Query::default() };
+    let question = Query { levels: kept, tags: asked.tags.clone(), ..Query::default() };
     let (query, query_error) = match query::answer(loaded, &question, label) {
         Ok(answer) => (Some(answer), None),
         Err(error) => (None, Some(error.to_string())),
     };
+    let between = if query.is_none() && refused.is_empty() { &[][..] } else { &caches };
     let (curve_line_bytes, curve) = curve::curve(&loaded.profile).unwrap_or_default();
     Ok(Report {
         schema: "bf.report/1",
         profiles: loaded.names(),
         processes: loaded.profile.processes.iter().map(process).collect(),
-        executed: counters::Executed::new(&loaded.profile, &asked.tags, query.as_ref()),
+        executed: counters::Executed::new(&loaded.profile, &asked.tags, between, query.as_ref()),
         patterns: patterns::Patterns::new(&loaded.profile, &asked.tags),
         reuse_distance: reuse::distances(&loaded.profile),
         query,
@@ -247,7 +248,7 @@ fn ending(process: &ProcessReport) -> String {
 fn one(process: &ProcessReport) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: String| {
-        let _ = writeln!(text, "  {name:<12}{value}");
+        let _ = writeln!(text, "  {name:<12}{}", printable(&value));
     };
     fact("command", process.command.join(" "));
     if process.end != "replay" {
@@ -293,10 +294,6 @@ fn one(process: &ProcessReport) -> String {
     text
 }
 
-fn plural(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", number(count), if count == 1 { one } else { many })
-}
-
 /// What the program called that was not compiled with bf.
 fn not_seen(process: &ProcessReport) -> String {
     if process.uninstrumented.is_empty() {
@@ -314,7 +311,7 @@ fn not_seen(process: &ProcessReport) -> String {
     let names: Vec<String> =
         calls.iter().take(MOST_CALLEES).map(|(name, calls)| format!("{name} {}", number(*calls))).collect();
     let more = calls.len().saturating_sub(MOST_CALLEES);
-    let rest = if more > 0 { format!(", {more} more functions") } else { String::new() };
+    let rest = if more > 0 { format!(", {}", counted(more as u64, "more function")) } else { String::new() };
     format!(
         "{} into code not compiled with bf-clang: {}{rest}",
         counted(process.uninstrumented_calls, "call"),
@@ -336,7 +333,7 @@ fn many(report: &Report, processes: &[ProcessReport]) -> String {
         let _ = writeln!(
             text,
             "  {} {} on {}{rank}: {}, {}",
-            process.executable,
+            printable(&process.executable),
             process.pid,
             process.host,
             plural(process.accesses, "access", "accesses"),
@@ -397,7 +394,7 @@ fn log(processes: &[ProcessReport]) -> String {
     }
     let mut text = "\nRemarks of the runtime\n".to_owned();
     for line in lines.iter().take(MOST_LINES) {
-        let _ = writeln!(text, "  {line}");
+        let _ = writeln!(text, "  {}", printable(line));
     }
     if lines.len() > MOST_LINES {
         let _ = writeln!(text, "  and {} more", lines.len() - MOST_LINES);

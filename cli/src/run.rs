@@ -2,7 +2,10 @@
 
 use crate::{args::RunArguments, failure::Failure, output::remark};
 use memchr::memmem;
-use nix::sys::personality::{self, Persona};
+use nix::{
+    sys::personality::{self, Persona},
+    unistd::{AccessFlags, access},
+};
 use std::{fs, io, os::unix::process::CommandExt, path::Path, process::Command};
 
 /// Replaces this process by the program; returns only if that fails.
@@ -17,9 +20,12 @@ pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
     }
     let mut command = Command::new(program);
     command.args(rest);
-    for (name, value) in [("BF_PROFILE", &arguments.output), ("BF_TRACE", &arguments.trace)] {
+    for (name, value, what) in [("BF_PROFILE", &arguments.output, "profile"), ("BF_TRACE", &arguments.trace, "trace")] {
         if let Some(value) = value {
             command.env(name, value);
+            if let Err(error) = can_be_written(Path::new(value)) {
+                remark(&format!("no {what} can be written to {}: {error}", Path::new(value).display()));
+            }
         }
     }
     if let Some(rate) = &arguments.sample {
@@ -36,6 +42,15 @@ pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
     // As shells say it: 127 for a program that is not there, 126 for one that cannot be run.
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     Err(Failure::NotStarted(code, format!("failed to run {}: {error}", program.display())))
+}
+
+/// Whether a file can be made in the folder of this one, as far as the pattern says which that is: the runtime is silent about it.
+fn can_be_written(path: &Path) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(path).join(".");
+    match folder.as_os_str().as_encoded_bytes().contains(&b'%') {
+        true => Ok(()),
+        false => Ok(access(&folder, AccessFlags::W_OK | AccessFlags::X_OK)?),
+    }
 }
 
 /// Whether a file named by its path is machine code without the runtime. What is searched for may be a launcher as well.

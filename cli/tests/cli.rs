@@ -1,5 +1,6 @@
 //! The `bf` command as a user meets it: answers, errors and exit codes.
 
+use bf_profile::{CountItem, CountedFunction, Counters, Process, Profile};
 use serde_json::Value;
 use std::{
     fs,
@@ -118,6 +119,14 @@ fn a_query_in_text_and_csv() {
 }
 
 #[test]
+fn threads_are_told_apart_in_private_caches_only() {
+    let folder = golden();
+    let ask = |cache| bf(folder.path(), &["query", "golden.bfp", "--cache", cache, "--by", "thread"]);
+    assert!(ask("A=64:1").stderr.is_empty());
+    assert!(String::from_utf8_lossy(&ask("A=64:1:shared").stderr).contains("--by thread"));
+}
+
+#[test]
 fn a_report_takes_the_newest_profile_and_says_so() {
     let folder = golden();
     let output = bf(folder.path(), &["report"]);
@@ -166,7 +175,7 @@ fn several_profiles_are_merged_or_answered_each() {
     assert_eq!(fs::read(folder.path().join("all.bfp")).unwrap(), fs::read(folder.path().join("swapped.bfp")).unwrap());
     // A process counts once, however often it is given.
     let again = bf(folder.path(), &["merge", "all.bfp", "golden.bfp", "-o", "again.bfp"]);
-    assert!(String::from_utf8_lossy(&again.stderr).contains("count once"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("1 process was given more than once"));
     assert_eq!(fs::read(folder.path().join("all.bfp")).unwrap(), fs::read(folder.path().join("again.bfp")).unwrap());
 }
 
@@ -254,6 +263,7 @@ fn wrong_questions_name_the_thing_and_the_mend() {
         (&["trace", "golden.din", "--to", "din"], 1, "not a bf trace"),
         (&["trace", "golden.din", "--to", "bf"], 2, "already"),
         (&["sweep", "golden.bfp", "--plot", "/nowhere/x.svg"], 1, "/nowhere/x.svg"),
+        (&["query", "golden.bfp", "--machine", "/dev/zero"], 1, "/dev/zero: it has more than 16 MiB"),
     ] {
         let (found, message) = failure(&bf(folder.path(), arguments));
         assert!(found == code && message.contains(word), "{arguments:?}: {found} {message}");
@@ -394,16 +404,105 @@ fn sampling_rates_that_cannot_be_are_refused() {
 #[test]
 fn a_closed_pipe_is_success() {
     let folder = golden();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_bf"))
-        .current_dir(folder.path())
-        .args(["sweep", "golden.bfp", "--size", "64..1M+64", "--ways", "full", "--format", "json"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    for format in ["text", "json", "csv"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_bf"))
+            .current_dir(folder.path())
+            .args(["sweep", "golden.bfp", "--size", "64..1M+64", "--ways", "full", "--format", format])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+}
+
+/// Runs `bf` where no file may have more than a few KiB.
+fn on_a_full_disk(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_bf")]);
+    command.current_dir(folder).args(arguments).output().unwrap()
+}
+
+#[test]
+fn what_cannot_be_written_whole_leaves_what_was_there() {
+    let folder = golden();
+    for (file, arguments) in [
+        ("plot.svg", &["sweep", "golden.bfp", "--size", "64..1K", "--plot", "plot.svg"][..]),
+        (
+            "s.csv",
+            &["sweep", "golden.bfp", "--l1", "64..32K:1..8", "--l2", "64..32K:1..8", "--format", "csv", "-o", "s.csv"],
+        ),
+    ] {
+        fs::write(folder.path().join(file), "good\n").unwrap();
+        let before = fs::read_dir(folder.path()).unwrap().count();
+        let (code, message) = failure_text(&on_a_full_disk(folder.path(), arguments));
+        assert!(code == 1 && message.contains(&format!("failed to write {file}: ")), "{message}");
+        assert_eq!(fs::read_to_string(folder.path().join(file)).unwrap(), "good\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before);
+        let output = bf(folder.path(), arguments);
+        assert!(output.status.success() && fs::read(folder.path().join(file)).unwrap().len() > 4096, "{output:?}");
+    }
+}
+
+#[test]
+fn what_a_profile_says_stays_on_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let tags = ["", "a\nb\x1b]0;title\x07"].map(str::to_owned).to_vec();
+    let mut process = Process { tags, ..Process::default() };
+    process.meta.command = ["./p", "\x1b[31mred", "one\n  ended       exit"].map(str::to_owned).to_vec();
+    bf_profile::write_file(folder.path().join("p.bfp"), &Profile { processes: vec![process] }).unwrap();
+    let text = stdout(&bf(folder.path(), &["report", "p.bfp"]));
+    assert!(text.contains("  command     ./p \\x1b[31mred one\\n  ended       exit\n"), "{text}");
+    assert!(text.contains("  tags        a\\nb\\x1b]0;title\\x07\n"), "{text}");
+    let report = json(&bf(folder.path(), &["report", "p.bfp", "--format", "json"]));
+    assert_eq!(report["processes"][0]["command"][1], "\x1b[31mred");
+    let (code, message) = failure(&bf(folder.path(), &["query", "p.bfp", "--cache", "A=64:1", "--tag", "\x1bx"]));
+    assert!(code == 1 && !message.contains('\x1b'), "{message}");
+}
+
+/// Writes `counted.bfp`: a profile with counters of one function.
+fn counted(folder: &Path, profile: &str, counts: &[(&str, u64)]) {
+    let mut profile = bf_profile::read_file(folder.join(profile)).unwrap();
+    let values = (0..).zip(counts.iter().map(|count| count.1)).collect();
+    profile.processes[0].counters = Counters {
+        names: counts.iter().map(|count| count.0.to_owned()).collect(),
+        functions: vec![CountedFunction { name: "_ZN3app5TableIdE4fillEi".to_owned(), ..CountedFunction::default() }],
+        items: vec![CountItem { tag: 0, function: 0, values }],
+        ..Counters::default()
+    };
+    bf_profile::write_file(folder.join("counted.bfp"), &profile).unwrap();
+}
+
+#[test]
+fn functions_have_the_names_of_the_source_in_text() {
+    let folder = golden();
+    counted(folder.path(), "golden.bfp", &[("instructions", 7)]);
+    for command in [&["report", "counted.bfp"][..], &["compare", "counted.bfp", "counted.bfp"]] {
+        let text = stdout(&bf(folder.path(), command));
+        assert!(text.contains("\n app::Table<double>::fill(int) "), "{text}");
+        let answer = json(&bf(folder.path(), &[command, &["--format", "json"]].concat())).to_string();
+        assert!(answer.contains("\"_ZN3app5TableIdE4fillEi\""), "{answer}");
+    }
+}
+
+#[test]
+fn what_a_cache_above_would_tell_is_not_told_without_it() {
+    let folder = sampled();
+    counted(folder.path(), "sampled.bfp", &[("bytes_loaded", 800), ("bytes_stored", 200), ("flops", 500)]);
+    let served = |caches: &[&str]| {
+        let report = json(&bf(folder.path(), &[&["report", "counted.bfp", "--format", "json"], caches].concat()));
+        let all = report["ratios"]["flops_per_byte"].as_array().unwrap().clone();
+        all.into_iter()
+            .map(|each| (each["level"].as_str().unwrap().to_owned(), each["bytes"].clone()))
+            .collect::<Vec<_>>()
+    };
+    let below = served(&["--cache", "L1=32K:8", "--cache", "L2=1M:16"]);
+    assert_eq!(below[0], ("L2".to_owned(), Value::Null), "the first level is left out");
+    assert!(below[1].0 == "memory" && below[1].1.as_u64() > Some(0), "{below:?}");
+    assert_eq!(served(&["--cache", "L1=32K:8"]), [("memory".to_owned(), Value::Null)]);
+    assert_eq!(served(&["--cache", "L2=1M:16"])[0], ("L2".to_owned(), 1000.into()));
 }
 
 #[test]
@@ -423,6 +522,13 @@ fn run_becomes_the_program() {
     let (code, message) = failure(&run(&["--", "./missing"]));
     assert!(code == 127 && message.contains("./missing"), "{message}");
     assert_eq!(failure(&run(&["--", "/"])).0, 126);
+    // The runtime is silent about what it cannot write.
+    for (option, what) in [("-o", "profile"), ("--trace", "trace")] {
+        let output = run(&[option, "missing/%p", "--", "sh", "-c", "exit 7"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with(&format!("bf: no {what} can be written to missing/%p: ")), "{said}");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1));
+    }
     // Only what is named by its path and cannot leave a profile is talked about.
     let output = run(&["--", "/bin/true"]);
     assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("/bin/true was not built"));

@@ -135,6 +135,21 @@ fn rows_say_what_lines_say() {
 }
 
 #[test]
+fn a_dash_is_stdout() {
+    let folder = folder();
+    let csv = ["--format", "csv"];
+    let [here, there] = [&[][..], &["-o", "-"]].map(|to| stdout(&bf(folder.path(), &[&SPACE[..], &csv, to].concat())));
+    assert!(here == there && !folder.path().join("-").exists(), "{there}");
+}
+
+#[test]
+fn of_no_hierarchy_no_more_than_how_many_there_are_is_said() {
+    let folder = folder();
+    let text = stdout(&bf(folder.path(), &["sweep", "t.bfp", "--l1", "1K:2", "--top", "0"]));
+    assert!(text.contains("\n1 hierarchy, 1 allowed\n") && !text.contains("None is left"), "{text}");
+}
+
+#[test]
 fn studies_and_working_sets() {
     let folder = folder();
     let study = |property: &str| {

@@ -56,6 +56,8 @@ fn a_topology_is_a_machine_to_ask_about() {
     let topology = bf(folder.path(), &["machine", "topology", "--format", "json"]);
     let document = json(&topology);
     assert_eq!(document["schema"], "bf.machine/1");
+    let text = String::from_utf8(bf(folder.path(), &["machine", "topology"]).stdout).unwrap();
+    assert!(!text.contains(" 1 cores") && !text.contains(" 1 packages"), "{text}");
     fs::write(folder.path().join("machine.json"), &topology.stdout).unwrap();
     let asked = |machine| bf(folder.path(), &["query", "x.bfp", "--machine", machine, "--format", "json"]);
     if document["caches"].as_array().unwrap().is_empty() {

@@ -22,7 +22,8 @@ function facts(profile) {
   const sampled = processes.find((process) => process.sampled);
   const callees = new Map();
   for (const { function: called, calls } of processes.flatMap((process) => process.uninstrumented)) callees.set(called, (callees.get(called) ?? 0) + calls);
-  const unseen = [...callees].sort(([, a], [, b]) => b - a).slice(0, 6).map(([called, calls]) => `${called} ${number(calls)}`).join(', ');
+  const unseen = [...callees].sort(([, a], [, b]) => b - a).slice(0, 8).map(([called, calls]) => `${called} ${number(calls)}`);
+  if (callees.size > 8) unseen.push(`${number(callees.size - 8)} more ${callees.size > 9 ? 'functions' : 'function'}`);
   const calls = sum('uninstrumented_calls');
   return el('dl', { class: 'facts' },
     fact('command', name(first.command.join(' '))),
@@ -33,7 +34,7 @@ function facts(profile) {
     fact('recorded', `${number(sum('accesses'))} accesses by ${number(sum('threads'))} ${sum('threads') === 1 ? 'thread' : 'threads'}, in lines of ${profile.line_sizes.join(', ')} bytes`),
     fact('sampled', sampled ? `one line in ${Math.round(1 / sampled.sampled)} was followed: figures are estimates with intervals` : null),
     fact('dropped', sum('dropped') > 0 ? `${number(sum('dropped'))} accesses: the figures are too low` : null),
-    fact('not seen', calls > 0 ? name(`${number(calls)} calls into code not compiled with bf-clang: ${unseen}`) : null),
+    fact('not seen', calls > 0 ? name(`${number(calls)} calls into code not compiled with bf-clang: ${unseen.join(', ')}`) : null),
     fact('addresses', processes.some((process) => process.aslr) ? 'randomised: set-associative figures differ a little from run to run' : null));
 }
 

@@ -226,10 +226,15 @@ impl<'a> SampledLevel<'a> {
     }
 }
 
-/// The counts of the whole. Nothing is said to miss more often than it was referenced.
+/// The counts of the whole. Nothing is said to miss more often than it was referenced. All misses are estimated as one figure, as
+/// their interval is: what that leaves of the loads is the stores'.
 fn estimate(references: [u64; 2], sample: Sample) -> Counts {
-    let misses = [0, 1].map(|kind| sample.estimate(|counts| counts.misses[kind].value).min(references[kind]));
-    let cold = sample.estimate(|counts| counts.cold).min(misses[0] + misses[1]);
+    let [loads, stores] = references;
+    let all = sample.estimate(|counts| counts.total().value).min(loads + stores);
+    let of_loads = sample.estimate(|counts| counts.misses[0].value);
+    let of_loads = of_loads.clamp(all.saturating_sub(stores), loads.min(all));
+    let misses = [of_loads, all - of_loads];
+    let cold = sample.estimate(|counts| counts.cold).min(all);
     let split = |figure: fn(&Counts) -> Option<u64>| {
         let known = sample.groups.iter().all(|counts| figure(counts).is_some());
         known.then(|| sample.estimate(|counts| figure(counts).unwrap_or(0)))
@@ -241,7 +246,7 @@ fn estimate(references: [u64; 2], sample: Sample) -> Counts {
         references,
         misses: misses.map(Figure::exactly),
         cold,
-        capacity: split(|counts| counts.capacity).map(|capacity| capacity.min(misses[0] + misses[1] - cold)),
+        capacity: split(|counts| counts.capacity).map(|capacity| capacity.min(all - cold)),
         hits_beyond_full: split(|counts| counts.hits_beyond_full),
         writebacks: Figure::exactly(sample.estimate(|counts| counts.writebacks.value)),
         resident_dirty: sample.estimate(|counts| counts.resident_dirty),

@@ -116,7 +116,7 @@ pub struct Finding {
     pub ranges_in: Base,
     /// By number.
     pub threads: Vec<Thread>,
-    /// What to do about it; null where threads use each other's data.
+    /// What to do about it; null where threads mostly use each other's data.
     pub advice: Option<String>,
 }
 

@@ -197,3 +197,15 @@ fn strides_that_both_tell() {
         "no strides in B: compile with -bf-strides, or run with BF_PATTERNS=strides"
     );
 }
+
+#[test]
+fn functions_without_a_counterpart_are_none_of_it_and_not_less() {
+    let side = |name: &str| {
+        let mut profile = counting(passes(5, 100, 3), &[("instructions", 900)]);
+        profile.processes[0].counters.functions[0].name = name.to_owned();
+        profile
+    };
+    let functions = compared(&side("one"), &side("other")).functions.unwrap();
+    let matched = [functions.a_matched, functions.b_matched];
+    assert!(matched.iter().all(|share| *share == 0.0 && share.is_sign_positive()), "{matched:?}");
+}

@@ -112,6 +112,24 @@ fn intervals_hold_the_exact_figures() {
 }
 
 #[test]
+fn all_misses_and_their_interval_are_one_estimate() {
+    // Every line once, a third of them stored at random: of loads and of stores one is estimated to be more than there are.
+    let mut trace = mixed(200_000);
+    (0..).zip(&mut trace).for_each(|(at, access)| *access = (0, at, access.1 % 3 == 0));
+    let sampled = profile(&trace, Sample::one_in(5));
+    for cache in ["512K:full", "2M:16"] {
+        let level = &ask(&sampled, &[cache], &[]).unwrap().levels[0];
+        let holds = |interval: Interval, count| interval.low <= count && count <= interval.high;
+        let intervals = level.sampled.as_ref().unwrap();
+        assert!(holds(intervals.misses, level.misses), "{cache}: {} {:?}", level.misses, intervals.misses);
+        assert!(holds(intervals.cold, level.cold), "{cache}: {} {:?}", level.cold, intervals.cold);
+        assert_eq!(level.misses, level.load_misses + level.store_misses);
+        let loads = trace.iter().filter(|(_, _, store)| !store).count() as u64;
+        assert!(level.load_misses <= loads && level.store_misses <= 200_000 - loads, "{level:?}");
+    }
+}
+
+#[test]
 fn what_a_sample_does_not_tell_is_refused_with_the_mend() {
     let sampled = profile(&mixed(1000), Sample::one_in(4));
     let message = |cache| ask(&sampled, &[cache], &[]).unwrap_err().to_string();

@@ -122,6 +122,15 @@ fn kinds() {
 }
 
 #[test]
+fn lines_of_their_own_are_advised_where_false_sharing_is_much_of_it() {
+    for (misses, much) in [([3, 1], true), ([310, 100], false), ([0, 9], true), ([9, 0], false)] {
+        let users = vec![user(0, [9000, 9000], [0xff, 0xff], misses), user(1, [9000, 9000], [0xff, 0xff], [0, 0])];
+        let finding = &all(vec![SharedLine { address: 0, object: None, users }]).findings[0];
+        assert_eq!(finding.advice.is_some(), much, "{misses:?}");
+    }
+}
+
+#[test]
 fn only_one_kind_may_be_asked_for() {
     let lines = || {
         let shared = |at, misses| SharedLine {
@@ -251,4 +260,25 @@ fn what_the_standard_library_does_is_done_where_it_was_inlined() {
     let [place] = finding.threads[0].places.as_slice() else { panic!("{finding:?}") };
     let of = (place.function.as_deref(), place.file.as_deref(), place.line, place.loads, place.stores);
     assert_eq!(of, (Some("bump"), Some("/src/a.cpp"), Some(5), 40, 15));
+}
+
+#[test]
+fn the_code_of_a_region_has_the_name_of_the_function_that_threads_are_given() {
+    let mut process = process(vec![beside(0, None, 1)]);
+    let outer = Site { line: 4, ..Site::default() };
+    process.places = Places {
+        strings: ["", "main.omp_outlined.2", "main.omp_outlined_debug__.1"].map(str::to_owned).to_vec(),
+        functions: [1, 2].map(|name| Function { name, display: name, ..Function::default() }).to_vec(),
+        sites: vec![outer, Site { function: 1, line: 5, inlined_at: Some(0), ..Site::default() }],
+        items: vec![Item::default(), Item { site: Some(1), merged: false }],
+        ..Places::default()
+    };
+    let mut profile = Profile { processes: vec![process] };
+    let place = |profile: &Profile| {
+        shared_lines(profile, &Question::default()).unwrap().findings[0].threads[0].places[0].clone()
+    };
+    let found = place(&profile);
+    assert_eq!((found.function.as_deref(), found.line), (Some("main.omp_outlined.2"), Some(5)));
+    profile.processes[0].places.sites[1].inlined_at = None;
+    assert_eq!(place(&profile).function.as_deref(), Some("main.omp_outlined_debug__.1"), "it is a function by itself");
 }

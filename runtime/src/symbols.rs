@@ -1,7 +1,7 @@
 //! Variables of the program and its libraries, by their symbol tables.
 
 use bf_profile::{ObjectKind, SharedLine, SharedLines, SharedObject};
-use object::{Object as _, ObjectKind as ObjectFileKind, ObjectSymbol as _, ReadCache, SymbolKind};
+use object::{Object as _, ObjectKind as ObjectFileKind, ObjectSegment as _, ObjectSymbol as _, ReadCache, SymbolKind};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
@@ -22,7 +22,8 @@ pub fn name(sharing: &mut [SharedLines]) {
     if sharing.iter().all(|lines| lines.lines.is_empty()) {
         return;
     }
-    let mapped = mapped();
+    let mut mapped = mapped();
+    mapped.iter_mut().for_each(add_zeroed);
     let mut tables: Vec<Option<BTreeMap<u64, SharedObject>>> = mapped.iter().map(|_| None).collect();
     for lines in sharing {
         let line_bytes = u64::from(lines.line_bytes);
@@ -119,18 +120,38 @@ pub fn variables(mapped: &Mapped) -> BTreeMap<u64, SharedObject> {
 
 /// Gives `take` the symbols of one kind that have a length: address, bytes and name.
 fn each_symbol(mapped: &Mapped, kind: SymbolKind, mut take: impl FnMut(u64, u64, &str)) {
-    let Ok(file) = File::open(&mapped.path) else { return };
+    parse(mapped, |file, base| {
+        let all = file.symbols().chain(file.dynamic_symbols());
+        for symbol in all.filter(|symbol| symbol.kind() == kind && symbol.size() > 0) {
+            if let Ok(name) = symbol.name() {
+                take(symbol.address().wrapping_add(base), symbol.size(), name);
+            }
+        }
+    });
+}
+
+/// Adds the segments that the file has no byte of, as linkers make them for large alignments: they are mapped as if from no file, and
+/// perhaps apart from the others.
+fn add_zeroed(mapped: &mut Mapped) {
+    let mut zeroed = Vec::new();
+    parse(mapped, |file, base| {
+        for segment in file.segments().filter(|segment| segment.file_range().1 == 0) {
+            let begin = segment.address().wrapping_add(base);
+            zeroed.push((begin, begin.saturating_add(segment.size())));
+        }
+    });
+    mapped.segments.extend(zeroed);
+}
+
+/// Gives `take` the file, if it can be read, and what is to be added to the addresses in it.
+fn parse(mapped: &Mapped, take: impl FnOnce(&object::File<'_, &ReadCache<File>>, u64)) {
+    // To open a device may do something.
+    let Some(file) = mapped.path.is_file().then(|| File::open(&mapped.path).ok()).flatten() else { return };
     // Only the tables: with debug information the rest may be large.
     let parts = ReadCache::new(file);
     let Ok(file) = object::File::parse(&parts) else { return };
     // A program that is not position-independent lies where it says.
-    let base = if file.kind() == ObjectFileKind::Executable { 0 } else { mapped.base };
-    let all = file.symbols().chain(file.dynamic_symbols());
-    for symbol in all.filter(|symbol| symbol.kind() == kind && symbol.size() > 0) {
-        if let Ok(name) = symbol.name() {
-            take(symbol.address().wrapping_add(base), symbol.size(), name);
-        }
-    }
+    take(&file, if file.kind() == ObjectFileKind::Executable { 0 } else { mapped.base });
 }
 
 /// The files that are mapped. Read from the system: the loader's own list is behind a lock, which a thread that was interrupted may hold.
@@ -146,11 +167,11 @@ pub fn mapped() -> Vec<Mapped> {
             continue;
         };
         let offset = fields.nth(1).and_then(hexadecimal).unwrap_or(0);
-        let path = line.find('/').map(|at| &line[at..]);
+        // The one character that the system escapes there.
+        let path = line.find('/').map(|at| PathBuf::from(line[at..].replace(r"\012", "\n")));
         match (path, all.last_mut()) {
-            (Some(path), Some(last)) if last.path.as_os_str() == path => last.segments.push((begin, end)),
+            (Some(path), Some(last)) if last.path == path => last.segments.push((begin, end)),
             (Some(path), _) => {
-                let path = PathBuf::from(path);
                 all.push(Mapped { path, base: begin.wrapping_sub(offset), segments: vec![(begin, end)] });
             }
             // What a file says is all zero follows it.

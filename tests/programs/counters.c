@@ -2,7 +2,8 @@
  * Threads that count, each for itself or all together. They take turns at a barrier, so that each is in the middle of the
  * others' work; how much work there is does not depend on time.
  *
- * counters       counters side by side, in lines of all threads; with -DPADDED each in a line of its own
+ * counters       counters side by side, in lines of all threads; with -DPADDED each in a line of its own, with -DALIGNED=N at a
+ *                multiple of N
  * counters one   one counter for all
  * counters read  a table that all read, and a private sum
  * counters heap  as the first, in a block that was allocated
@@ -24,7 +25,11 @@ struct counter { _Alignas(64) volatile long count; };
 struct counter { volatile long count; };
 #endif
 
-_Alignas(64) static struct counter counters[THREADS];
+#ifndef ALIGNED
+#define ALIGNED 64
+#endif
+
+_Alignas(ALIGNED) static struct counter counters[THREADS];
 _Alignas(64) static atomic_long total;
 _Alignas(64) static long table[64];
 static pthread_barrier_t barrier;

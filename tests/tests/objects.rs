@@ -140,6 +140,16 @@ fn a_child_knows_the_memory_of_its_parent() {
 }
 
 #[test]
+fn variables_have_names_whatever_their_folder_is_called() {
+    let sandbox = Sandbox::new();
+    sandbox.c("int other[1024]; int main(int k, char **v) { while (k < 1024) other[k++]++; }", &["-bf-data-structs"]);
+    std::fs::create_dir(sandbox.file("new\nline")).unwrap();
+    std::fs::rename(sandbox.file("a.out"), sandbox.file("new\nline/a.out")).unwrap();
+    let _ = succeed(&mut sandbox.program("new\nline/a.out"));
+    assert!(by_object(&sandbox).iter().any(|row| row["name"] == "other"));
+}
+
+#[test]
 fn without_objects_it_says_how_to_get_them() {
     let sandbox = Sandbox::new();
     sandbox.c("int main(void) { return 0; }", &["-bf-by-func"]);

@@ -1,7 +1,7 @@
 //! The report page in a real browser: it gives the command's figures, draws, stays within itself, and can be used without a
 //! mouse.
 
-use bf_profile::Profile;
+use bf_profile::{Callee, Profile};
 use bf_tests::browser::Browser;
 use bf_tests::sandbox::{Sandbox, succeed, text};
 use serde_json::{Value, json};
@@ -293,6 +293,8 @@ fn names_are_text_whatever_they_say() {
     process.meta.command = HOSTILE.map(str::to_owned).to_vec();
     process.meta.host = HOSTILE[1].to_owned();
     process.machine.cpu = HOSTILE[2].to_owned();
+    let callee = |number: u64| Callee { name: format!("f{number}"), calls: 10 - number };
+    process.uninstrumented = (0..9).map(callee).collect();
     process.log = HOSTILE.map(str::to_owned).to_vec();
     process.tags[1..].iter_mut().zip(HOSTILE).for_each(|(tag, name)| *tag = name.to_owned());
     let strings = process.places.strings.len();
@@ -309,6 +311,11 @@ fn names_are_text_whatever_they_say() {
     assert_eq!(browser.evaluate("document.querySelectorAll('main img, main script, header script').length"), 0);
     assert_eq!(browser.evaluate("document.querySelector('h1 bdi').textContent"), HOSTILE[1]);
     assert_eq!(browser.evaluate("document.querySelector('.facts bdi').textContent"), HOSTILE.join(" "));
+    let facts = browser.evaluate("document.querySelector('.facts').textContent");
+    assert!(
+        facts.as_str().unwrap().contains("f0 10, f1 9, f2 8, f3 7, f4 6, f5 5, f6 4, f7 3, 1 more function"),
+        "{facts}"
+    );
     let rows = browser.evaluate("[...document.querySelectorAll('#places-table tbody th bdi, #tags tbody th bdi')].map((name) => name.textContent)");
     let rows = rows.as_array().unwrap();
     assert!(rows.iter().filter(|row| HOSTILE.contains(&row.as_str().unwrap())).count() >= 3, "{rows:?}");

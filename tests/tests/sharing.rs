@@ -129,6 +129,13 @@ fn all_that_is_used_on_a_line_has_a_name() {
     assert_eq!((&finding["kind"], &finding["object"]["bytes"]), (&"false".into(), &(32 + 24).into()));
 }
 
+/// A linker puts what is aligned to more than a page into a segment of its own, which the file has nothing of.
+#[test]
+fn an_array_that_is_aligned_to_many_pages_has_a_name() {
+    let findings = findings(&counted(&["-DALIGNED=0x100000"], &[]));
+    assert_eq!(about(&findings, "counters").unwrap()["kind"], "false");
+}
+
 #[test]
 fn counters_in_lines_of_their_own_are_not() {
     let findings = findings(&counted(&["-DPADDED"], &[]));

@@ -11,7 +11,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     measure::progress::Bar,
-    output::{counted, remark},
+    output::{counted, remark, write_to},
 };
 use bf_machine::progress::Watch as _;
 use bf_postproc::explore::{
@@ -20,8 +20,7 @@ use bf_postproc::explore::{
     study::{Doubled, sensitivity},
 };
 use std::{
-    fs::{self, File},
-    io::{BufWriter, IsTerminal as _, Write},
+    io::{IsTerminal as _, Write},
     path::Path,
 };
 
@@ -40,7 +39,8 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
     for objective in [&asked.objective].into_iter().chain(&asked.pareto).chain(limits) {
         goal.check(objective, &names).map_err(Failure::Usage)?;
     }
-    if asked.format == SweepFormat::Parquet && asked.output.is_none() {
+    let to = asked.output.as_deref().unwrap_or(Path::new("-"));
+    if asked.format == SweepFormat::Parquet && to == Path::new("-") {
         return Err(Failure::Usage("--format parquet makes a file; name it with --output FILE.parquet".to_owned()));
     }
     if !arguments.ways.is_empty() || !arguments.line.is_empty() {
@@ -65,23 +65,16 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
     };
     let search = Search::new(&space, &goal).map_err(|error| table_failure(&error))?;
     let question = Question { loaded: &loaded, asked, space: &space, search: &search, goal: &goal, hierarchies };
-    match &asked.output {
-        None => question.write(arguments, &mut BufWriter::new(std::io::stdout().lock())),
-        Some(path) if asked.format == SweepFormat::Parquet => question.parquet(path),
-        Some(path) => {
-            let failed = |error| Failure::file("write", path, error);
-            let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-            question.write(arguments, &mut file)?;
-            file.flush().map_err(failed)
-        }
+    match asked.format {
+        SweepFormat::Parquet => question.parquet(to),
+        _ => write_to(to, |out| question.write(arguments, out)),
     }
 }
 
 /// The tables that the command line names.
 pub fn goal(asked: &SpaceArguments) -> Result<Goal, Failure> {
-    let read = |path: &Path| fs::read_to_string(path).map_err(|error| Failure::file("read", path, error));
     let table = |path: &Path| {
-        let (text, origin) = (read(path)?, path.display().to_string());
+        let (text, origin) = (input::text(path)?, path.display().to_string());
         let json = path.extension().is_some_and(|extension| extension == "json");
         let table = if json { Table::measured(&text, &origin) } else { Table::accesses(&text, &origin) };
         table.map_err(|error| table_failure(&error))
@@ -89,7 +82,7 @@ pub fn goal(asked: &SpaceArguments) -> Result<Goal, Failure> {
     let mut budgets: Vec<Budget> = Vec::new();
     for path in &asked.budget {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let budget = Budget::parse(&read(path)?, &name, &path.display().to_string());
+        let budget = Budget::parse(&input::text(path)?, &name, &path.display().to_string());
         budgets.push(budget.map_err(|error| table_failure(&error))?);
         if budgets.iter().filter(|budget| budget.name == name).count() > 1 {
             return Err(Failure::Usage(format!("two budgets are called {name}; rename one of the files")));

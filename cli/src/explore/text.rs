@@ -3,7 +3,7 @@
 use super::search::Question;
 use crate::{
     machine::specification,
-    output::{number, percent, table},
+    output::{number, percent, plural, printable, table},
 };
 use bf_postproc::{
     explore::{
@@ -20,8 +20,9 @@ const MOST_OF_FRONT: usize = 40;
 /// What was asked, the best, the front, and what doubling would bring.
 pub fn tables(question: &Question<'_>, outcome: &Outcome, doubled: &[Doubled]) -> String {
     let asked = question.asked;
-    let mut text = format!("{}\n{}\n", question.loaded.title(), counts(question.hierarchies, &outcome.counts));
-    if outcome.best.is_empty() && outcome.front.is_empty() {
+    let mut text =
+        format!("{}\n{}\n", printable(&question.loaded.title()), counts(question.hierarchies, &outcome.counts));
+    if outcome.counts.allowed == 0 {
         return text + "None is left: widen the ranges, or raise a limit.\n";
     }
     if !outcome.best.is_empty() {
@@ -66,7 +67,7 @@ pub fn counts(hierarchies: u64, counts: &Counts) -> String {
         .map(|(count, what)| format!("{} left out {what}", number(*count)))
         .collect();
     let left = if left.is_empty() { String::new() } else { format!("; {}", left.join(", ")) };
-    format!("{} hierarchies, {} allowed{left}", number(hierarchies), number(allowed))
+    format!("{}, {} allowed{left}", plural(hierarchies, "hierarchy", "hierarchies"), number(allowed))
 }
 
 fn ranked(question: &Question<'_>, found: &[Found], front: &[Objective]) -> String {

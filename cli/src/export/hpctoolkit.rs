@@ -7,7 +7,7 @@ use super::{
     Facts,
     forest::{Forest, Kind, Node},
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, output::write_file};
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 /// The `metric-db`: of rank 0, thread 0, host 0, process 0.
@@ -49,10 +49,9 @@ pub fn write(facts: &Facts, forest: &Forest, folder: &Path) -> Result<(), Failur
     for (kind, node) in &forest.root.below {
         database.add(kind, node, "");
     }
-    let failed = |error| Failure::file("write", folder, error);
-    fs::create_dir_all(folder).map_err(failed)?;
-    fs::write(folder.join("experiment.xml"), database.document(facts, forest)).map_err(failed)?;
-    fs::write(folder.join(METRICS), database.metric_db(2 * forest.figures.len())).map_err(failed)
+    fs::create_dir_all(folder).map_err(|error| Failure::file("make", folder, error))?;
+    write_file(&folder.join("experiment.xml"), database.document(facts, forest))?;
+    write_file(&folder.join(METRICS), database.metric_db(2 * forest.figures.len()))
 }
 
 impl Database {

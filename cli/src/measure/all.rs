@@ -6,7 +6,7 @@ use super::{
     figures::begin,
     progress::Bar,
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, output::write_file};
 use bf_machine::{
     Error, Session, bandwidth, c2c, coherence,
     document::Document,
@@ -16,7 +16,6 @@ use bf_machine::{
     sys::stream::Kernel,
     throughput, tlb,
 };
-use std::fs;
 
 /// A part of it all.
 struct Part {
@@ -56,8 +55,7 @@ pub fn measure(arguments: &AllArguments) -> Result<Document, Failure> {
     document.placement.extend(placement::look(&session, "end")?);
     distrust(&mut document);
     if let Some(path) = &arguments.output {
-        let text = serde_json::to_string_pretty(&document)? + "\n";
-        fs::write(path, text).map_err(|error| Failure::file("write", path, error))?;
+        write_file(path, serde_json::to_string_pretty(&document)? + "\n")?;
     }
     Ok(document)
 }

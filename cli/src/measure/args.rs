@@ -194,7 +194,7 @@ pub struct AllArguments {
     /// File to write the document to; without: no file
     #[arg(short, long, value_name = "FILE.json")]
     pub output: Option<PathBuf>,
-    /// Greatest size; without: eight times the last cache, at least 64M and at most 1G
+    /// Greatest size whose latency is measured; without: eight times the last cache, at least 64M and at most 1G
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub max_size: Option<usize>,
 }

@@ -3,13 +3,14 @@
 use super::args::CompareArguments;
 use crate::{
     failure::Failure,
+    input,
     output::{counted, print, table},
 };
 use bf_machine::{document::SCHEMA, stat::Effort};
 use bf_postproc::size;
 use serde::Serialize;
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// How a figure did over all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -145,7 +146,7 @@ pub fn command(arguments: &CompareArguments) -> Result<(), Failure> {
 }
 
 fn read(path: &Path) -> Result<Value, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::file("read", path, error))?;
+    let text = input::text(path)?;
     let document: Value = serde_json::from_str(&text).map_err(|error| Failure::file("read", path, error))?;
     if document["schema"] != SCHEMA {
         let what = format!("it is no {SCHEMA} document; `bf machine all -o FILE` writes one");

@@ -3,7 +3,8 @@
 use super::args::{BackendArgument, CountersArguments};
 use crate::{
     failure::Failure,
-    output::{print, row, table},
+    input,
+    output::{print, row, table, write_file},
 };
 use bf_machine::{
     Error, Session, Topology,
@@ -17,13 +18,12 @@ use bf_machine::{
     },
 };
 use serde_json::Value;
-use std::{fs, path::Path};
 
 /// Counts, judges and prints. Without counters timed loads stand in, and the exit code says so.
 pub fn command(arguments: &CountersArguments) -> Result<(), Failure> {
     let (answer, recording, absent) = match &arguments.replay {
         Some(path) => {
-            let text = fs::read_to_string(path).map_err(|error| Failure::file("read", path, error))?;
+            let text = input::text(path)?;
             let recording = Recording::parse(&text).map_err(|error| Failure::file("read", path, error))?;
             let mut recorded = Recorded(recording);
             let mut exercises = recorded.exercises();
@@ -35,16 +35,12 @@ pub fn command(arguments: &CountersArguments) -> Result<(), Failure> {
         None => live(arguments)?,
     };
     if let Some(path) = &arguments.record {
-        write(path, &recording)?;
+        write_file(path, recording.to_text())?;
     }
     print(arguments.measuring.output.format, &[answer], false, text, |answer| {
         answer.events.iter().flat_map(rows).collect()
     })?;
     absent.map_or(Ok(()), |error| Err(error.into()))
-}
-
-fn write(path: &Path, recording: &Recording) -> Result<(), Failure> {
-    fs::write(path, recording.to_text()).map_err(|error| Failure::file("write", path, error))
 }
 
 /// Counts on this machine; the error is that there are no counters and timed loads stand in.

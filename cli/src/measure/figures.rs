@@ -8,7 +8,7 @@ use super::{
     progress::{Bar, MEASURING},
     tables,
 };
-use crate::{args::Format, failure::Failure, output::print};
+use crate::{args::Format, failure::Failure, input, output::print};
 use bf_machine::{
     Session, Topology, bandwidth, c2c, coherence,
     document::Document,
@@ -24,7 +24,7 @@ use bf_machine::{
 use bf_postproc::size;
 use plotters::chart::SeriesLabelPosition;
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// Measures what was asked for.
 pub fn command(arguments: &MachineArguments) -> Result<(), Failure> {
@@ -144,7 +144,7 @@ fn topology_of(hwloc: Option<&Path>) -> Result<Document, Failure> {
     let topology = Topology::here();
     let mut document = Document::new(&topology, None);
     if let Some(path) = hwloc {
-        let xml = fs::read_to_string(path).map_err(|error| Failure::file("read", path, error))?;
+        let xml = input::text(path)?;
         let differences = hwloc::differences(&topology, &xml).map_err(|error| Failure::file("read", path, error))?;
         document.machine.hwloc_differences = Some(differences);
     }

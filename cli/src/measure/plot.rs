@@ -1,6 +1,6 @@
 //! Curves with the sizes of caches as marks, as SVG.
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::write_file};
 use bf_postproc::size;
 use plotters::{
     chart::SeriesLabelPosition,
@@ -11,7 +11,7 @@ use plotters::{
     },
     style::{BLACK, Color, Palette, Palette99, RGBColor},
 };
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// A name, and points by ascending x: where, and whether the figure settled.
 pub type Curve = (String, Vec<(f64, f64, bool)>);
@@ -58,7 +58,7 @@ impl Plot<'_> {
     pub fn write(&self, path: &Path, curves: &[Curve]) -> Result<(), Failure> {
         let mut svg = String::new();
         self.draw(&mut svg, curves).map_err(|error| Failure::file("draw", path, error))?;
-        fs::write(path, svg).map_err(|error| Failure::file("write", path, error))
+        write_file(path, svg)
     }
 
     fn draw(&self, svg: &mut String, curves: &[Curve]) -> Result<(), Box<dyn std::error::Error>> {

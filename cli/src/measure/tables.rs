@@ -1,10 +1,10 @@
 //! What `bf machine` prints for people.
 
 use super::counters;
-use crate::output::{percent, table};
+use crate::output::{counted, percent, table};
 use bf_machine::{
     bandwidth::Point as Bandwidth,
-    coherence::Place,
+    coherence::{self, Place},
     document::Document,
     latency::Point as Latency,
     stat::Cluster,
@@ -105,12 +105,7 @@ pub fn coherence(document: &Document) -> String {
     let rows = document.coherence.iter().map(|point| {
         [
             format!("{:?}", point.state),
-            match point.place {
-                Place::Own => format!("own {}", point.level),
-                Place::Other => format!("{} of CPU {}", point.level, point.owner),
-                Place::Last => "shared cache".to_owned(),
-                Place::Memory => "memory".to_owned(),
-            },
+            held_in(point),
             point
                 .sharer
                 .map_or(String::new(), |cpu| if cpu == point.reader { "evicted".into() } else { cpu.to_string() }),
@@ -126,11 +121,24 @@ pub fn coherence(document: &Document) -> String {
     });
     let header =
         ["state", "held in", "sharer", "size", "ns", "± ns", "owner: load", "atomic", "flush", "state seen", ""];
-    let mut text = front(document) + &titled(header, rows);
-    for point in document.coherence.iter().filter(|point| !point.verified) {
-        text += &format!("  {:?} {:?}, {}: {}\n", point.state, point.place, bytes(point.size_bytes), point.verdict);
+    front(document) + &titled(header, rows) + &doubts(&document.coherence)
+}
+
+/// What was wrong with the states that did not show themselves.
+fn doubts(points: &[coherence::Point]) -> String {
+    let doubt = |point: &coherence::Point| {
+        format!("  {:?} in {}, {}: {}\n", point.state, held_in(point), bytes(point.size_bytes), point.verdict)
+    };
+    points.iter().filter(|point| !point.verified).map(doubt).collect()
+}
+
+fn held_in(point: &coherence::Point) -> String {
+    match point.place {
+        Place::Own => format!("own {}", point.level),
+        Place::Other => format!("{} of CPU {}", point.level, point.owner),
+        Place::Last => "shared cache".to_owned(),
+        Place::Memory => "memory".to_owned(),
     }
-    text
 }
 
 /// `bf machine c2c`
@@ -281,8 +289,12 @@ pub fn topology(document: &Document) -> String {
     let mut cores: Vec<_> = machine.cpus.iter().map(|cpu| (cpu.package, &cpu.threads)).collect();
     cores.sort();
     cores.dedup();
-    text +=
-        &format!("  CPUs        {} logical, {} cores, {} packages\n", machine.cpus.len(), cores.len(), packages.len());
+    text += &format!(
+        "  CPUs        {} logical, {}, {}\n",
+        machine.cpus.len(),
+        counted(cores.len() as u64, "core"),
+        counted(packages.len() as u64, "package")
+    );
     for node in &machine.nodes {
         let cpus = node.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
         let distances = node.distances.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
@@ -359,6 +371,30 @@ fn ranges(numbers: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bf_machine::coherence::{Point, Signature, State};
+
+    #[test]
+    fn what_was_not_seen_is_called_as_in_the_table() {
+        let point = |place, level: &str, verified| Point {
+            state: State::S,
+            place,
+            level: level.to_owned(),
+            reader: 0,
+            owner: 1,
+            sharer: None,
+            size_bytes: 24 << 10,
+            ns: None,
+            spread_ns: None,
+            stable: true,
+            clusters: Vec::new(),
+            signature: Signature { load_ns: 0.0, own_ns: 0.0, flush_ns: 0.0 },
+            verified,
+            verdict: "no".to_owned(),
+        };
+        let points =
+            [point(Place::Own, "L1d", false), point(Place::Other, "L2", false), point(Place::Last, "L3", true)];
+        assert_eq!(doubts(&points), "  S in own L1d, 24K: no\n  S in L2 of CPU 1, 24K: no\n");
+    }
 
     #[test]
     fn lists_of_cpus() {

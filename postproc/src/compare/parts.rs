@@ -70,7 +70,8 @@ impl Parts {
         let share = |part: &Part| part.a_share.unwrap_or(0.0).max(part.b_share.unwrap_or(0.0));
         parts.sort_by(|one, other| share(other).total_cmp(&share(one)));
         let matched = |own: fn(&Part) -> Option<f64>, other: fn(&Part) -> Option<f64>| {
-            parts.iter().filter(|part| other(part).is_some()).filter_map(own).sum()
+            // The sum of nothing would be -0.
+            parts.iter().filter(|part| other(part).is_some()).filter_map(own).fold(0.0, |sum, share| sum + share)
         };
         let [a_matched, b_matched] =
             [matched(|part| part.a_share, |part| part.b_share), matched(|part| part.b_share, |part| part.a_share)];

@@ -101,7 +101,7 @@ impl Table {
         Self::new(file, memory, origin)
     }
 
-    /// Latencies as `bf machine latency -o FILE.json` measured them: of each level the median over the sizes that fit into
+    /// Latencies as `bf machine latency --format json` measured them: of each level the median over the sizes that fit into
     /// it. They hold for that machine's caches, whatever sizes are asked about.
     ///
     /// # Errors
@@ -132,7 +132,11 @@ impl Table {
         let mut levels: BTreeMap<String, f64> = levels.into_iter().map(|(name, all)| (name, median(all))).collect();
         let memory = levels.remove("memory");
         let memory = memory.ok_or_else(|| {
-            fail("it has no latency of memory; make it with `bf machine latency -o FILE.json`".into())
+            let mend = "make it with `bf machine latency --format json > FILE.json`";
+            fail(match levels.is_empty() {
+                true => format!("it has no latencies; {mend}"),
+                false => format!("it has no latency of memory; {mend} and a --max-size beyond the last cache"),
+            })
         })?;
         let levels = levels.into_iter().map(|(name, constant)| (name, Cost { constant, ..Cost::default() })).collect();
         Ok(Self { origin: origin.to_owned(), unit: "ns".to_owned(), memory, levels })
@@ -293,6 +297,10 @@ mod tests {
             {"level":"L2","ns":4.0},{"level":"memory","ns":80.5}]}"#;
         let table = Table::measured(points, "machine.json").unwrap();
         assert_eq!((table.of("L1", 1, 1), table.of("L2", 1, 1), table.memory), (Ok(1.2), Ok(4.0), 80.5));
-        assert!(Table::measured("{}", "machine.json").unwrap_err().to_string().contains("bf machine latency"));
+        let error = |text| Table::measured(text, "machine.json").unwrap_err().to_string();
+        let mend = "make it with `bf machine latency --format json > FILE.json`";
+        assert_eq!(error("{}"), format!("machine.json: it has no latencies; {mend}"));
+        let caches = error(r#"{"latency":[{"level":"L1d","ns":1.0}]}"#);
+        assert!(caches.contains(mend) && caches.ends_with("and a --max-size beyond the last cache"), "{caches}");
     }
 }

@@ -4,6 +4,9 @@ use super::{Base, Finding, Kind, Object, Place, Thread};
 use bf_profile::{LineUser, ObjectKind, Places, Process, SharedLine, SharedObject};
 use std::{cmp::Reverse, collections::BTreeMap};
 
+/// Lines of their own spare the threads false misses alone: one in so many misses must be false for that to be a mend.
+const PADDING_HELPS: u64 = 4;
+
 /// Whether one thread stores the line while another one uses it: not what all only read, nor what moved from one thread to
 /// another for good.
 pub(super) fn is_shared(line: &SharedLine) -> bool {
@@ -46,6 +49,7 @@ pub(super) fn finding(process: &Process, lines: &[&SharedLine], line_bytes: u32)
     let total = |of: fn(&Thread) -> u64| threads.iter().map(of).sum::<u64>();
     let (true_misses, false_misses) = (total(|thread| thread.true_misses), total(|thread| thread.false_misses));
     let kind = Kind::of(true_misses, false_misses, overlap);
+    let padding_helps = kind != Kind::True && PADDING_HELPS * false_misses >= true_misses + false_misses;
     let begins = threads.iter().flat_map(|thread| thread.loaded.iter().chain(&thread.stored)).map(|range| range[0]);
     Finding {
         pid: process.meta.pid,
@@ -59,7 +63,7 @@ pub(super) fn finding(process: &Process, lines: &[&SharedLine], line_bytes: u32)
         loads: total(|thread| thread.loads),
         stores: total(|thread| thread.stores),
         ranges_in: if single.is_some() { Base::Object } else { Base::Line },
-        advice: (kind != Kind::True).then(|| advice(object.as_ref(), line_bytes)),
+        advice: padding_helps.then(|| advice(object.as_ref(), line_bytes)),
         object,
         threads,
     }
@@ -177,12 +181,20 @@ fn joined(mut ranges: Vec<[i64; 2]>) -> Vec<[i64; 2]> {
 /// Strings that name a function and its file, and the line, which is 0 where it is not one.
 type Code = [u32; 3];
 
+/// Clang makes two functions of an OpenMP region if there is debug information. This one has its code, and is inlined into the other,
+/// which is the one that threads are given.
+const INNER_REGION: &str = ".omp_outlined_debug__";
+
 /// Where an item is in the program, also where that uses the standard library.
 fn code(places: &Places, item: u32) -> Option<Code> {
     let item = places.items.get(item as usize)?;
-    let site = places.sites.get(places.in_program(item.site?)? as usize)?;
-    let function = places.functions.get(site.function as usize)?;
-    Some([function.display, site.file, if item.merged { 0 } else { site.line }])
+    let at = places.in_program(item.site?)?;
+    let site = places.sites.get(at as usize)?;
+    let names = places.inlined_through(at).filter_map(|site| places.functions.get(site.function as usize));
+    let mut names = names.map(|function| function.display).peekable();
+    let function = *names.peek()?;
+    let function = names.find(|&name| !places.string(name).contains(INNER_REGION)).unwrap_or(function);
+    Some([function, site.file, if item.merged { 0 } else { site.line }])
 }
 
 fn place(places: &Places, code: Option<Code>, [loads, stores]: [u64; 2]) -> Place {

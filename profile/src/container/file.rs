@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +30,13 @@ pub fn write_file(path: impl AsRef<Path>, profile: &Profile) -> Result<(), Error
 }
 
 /// Lets `work` write what is to stand at `path`; see [`write_file`].
-pub(crate) fn replace(path: &Path, work: impl FnOnce(&mut BufWriter<File>) -> Result<(), Error>) -> Result<(), Error> {
+///
+/// # Errors
+/// Those of `work`, and of the system.
+pub fn replace<E: From<io::Error>>(
+    path: &Path,
+    work: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
+) -> Result<(), E> {
     let target = match fs::metadata(path) {
         Ok(there) if !there.is_file() => {
             let mut file = BufWriter::new(OpenOptions::new().write(true).open(path)?);
@@ -45,7 +51,7 @@ pub(crate) fn replace(path: &Path, work: impl FnOnce(&mut BufWriter<File>) -> Re
     work(&mut file)?;
     file.flush()?;
     drop(file);
-    temporary.rename(&target)
+    Ok(temporary.rename(&target)?)
 }
 
 /// A name in the same directory that no other writer uses: other processes have another id, and other threads another
@@ -62,7 +68,7 @@ fn temporary_beside(target: &Path) -> PathBuf {
 struct Temporary(PathBuf);
 
 impl Temporary {
-    fn rename(self, target: &Path) -> Result<(), Error> {
+    fn rename(self, target: &Path) -> io::Result<()> {
         fs::rename(&self.0, target)?;
         // There is nothing left to remove under the old name.
         std::mem::forget(self);
