@@ -230,6 +230,21 @@ static double records(int repeats) {
   return log[repeats % LOG];
 }
 
+/* A grid of which each point becomes the mean of its neighbours, row by row, and is copied back. */
+static double copies(int repeats) {
+  enum { N = 400 };
+  double *a = doubles(N * N), *b = doubles(N * N);
+  for (int r = 0; r < repeats; r++) {
+    for (int i = 1; i < N - 1; i++)
+      for (int j = 1; j < N - 1; j++) {
+        double *at = a + i * N + j;
+        b[i * N + j] = 0.25 * (at[-1] + at[1] + at[-N] + at[N]);
+      }
+    for (int i = 1; i < N - 1; i++) memcpy(a + i * N + 1, b + i * N + 1, (N - 2) * sizeof *a);
+  }
+  return a[N + 1];
+}
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
@@ -237,7 +252,7 @@ int main(int argc, char **argv) {
   } kernels[] = {{"gemm", gemm},           {"lu", lu},         {"jacobi", jacobi}, {"seidel", seidel},
                  {"gradients", gradients}, {"fft", fft},       {"heat", heat},     {"bodies", bodies},
                  {"convolution", convolution}, {"triad", triad}, {"transpose", transpose},
-                 {"product", product}, {"records", records}};
+                 {"product", product}, {"records", records}, {"copies", copies}};
   for (size_t i = 0; argc == 3 && i < sizeof kernels / sizeof *kernels; i++)
     if (!strcmp(argv[1], kernels[i].name)) return printf("%.17g\n", kernels[i].run(atoi(argv[2]))) < 0;
   return 2;

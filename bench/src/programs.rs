@@ -29,7 +29,7 @@ pub(crate) struct Run {
 const NAMES: [&str; 8] = ["sqlite", "lua", "zlib", "clipper", "stencil", "matmul", "molecular", "lookup"];
 
 /// Loops that nothing was tuned with, and how often they are repeated.
-const KERNELS: [&str; 15] = [
+const KERNELS: [&str; 16] = [
     "gemm:1",
     "gemm:10",
     "lu:4",
@@ -45,6 +45,7 @@ const KERNELS: [&str; 15] = [
     "transpose:800",
     "product:1",
     "records:1000",
+    "copies:300",
 ];
 
 /// The same of two threads.
