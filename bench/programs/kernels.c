@@ -245,6 +245,24 @@ static double copies(int repeats) {
   return a[N + 1];
 }
 
+/* Steps that are all the same, but that each keeps its norm where no other does. */
+static double history(int repeats) {
+  enum { N = 50000 };
+  double *x = doubles(N), *y = doubles(N), *norms = calloc(repeats, sizeof *norms);
+  unsigned *index = malloc(N * sizeof *index);
+  for (unsigned i = 0; i < N; i++) index[i] = i * 7919ul % N;
+  for (int r = 0; r < repeats; r++) {
+    for (int i = 0; i < N; i++) y[index[i]] = 0.5 * x[index[N - 1 - i]] + 1;
+    double norm = 0;
+    for (int i = 0; i < N; i++) {
+      double change = y[i] - x[i];
+      norm += change * change, x[i] += 0.3 * change;
+    }
+    norms[r] = norm;
+  }
+  return norms[repeats - 1];
+}
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
@@ -252,7 +270,7 @@ int main(int argc, char **argv) {
   } kernels[] = {{"gemm", gemm},           {"lu", lu},         {"jacobi", jacobi}, {"seidel", seidel},
                  {"gradients", gradients}, {"fft", fft},       {"heat", heat},     {"bodies", bodies},
                  {"convolution", convolution}, {"triad", triad}, {"transpose", transpose},
-                 {"product", product}, {"records", records}, {"copies", copies}};
+                 {"product", product}, {"records", records}, {"copies", copies}, {"history", history}};
   for (size_t i = 0; argc == 3 && i < sizeof kernels / sizeof *kernels; i++)
     if (!strcmp(argv[1], kernels[i].name)) return printf("%.17g\n", kernels[i].run(atoi(argv[2]))) < 0;
   return 2;

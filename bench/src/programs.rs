@@ -29,7 +29,7 @@ pub(crate) struct Run {
 const NAMES: [&str; 8] = ["sqlite", "lua", "zlib", "clipper", "stencil", "matmul", "molecular", "lookup"];
 
 /// Loops that nothing was tuned with, and how often they are repeated.
-const KERNELS: [&str; 16] = [
+const KERNELS: [&str; 17] = [
     "gemm:1",
     "gemm:10",
     "lu:4",
@@ -46,6 +46,7 @@ const KERNELS: [&str; 16] = [
     "product:1",
     "records:1000",
     "copies:300",
+    "history:100",
 ];
 
 /// The same of two threads.
