@@ -577,16 +577,20 @@ mod tests {
     /// What is copied or filled at once is walked over, however it was recorded.
     #[test]
     fn long_ranges_are_walked_over() {
-        let long = |what| Step { word: 1, offset: 0, what, item: Item::NONE };
-        let shapes = [Shape::once(4, vec![long(What::Copy)]), Shape::once(3, vec![long(What::Store(3200))])];
+        let long = |what, item| Step { word: 1, offset: 0, what, item: Item(item) };
+        let shapes = [Shape::once(4, vec![long(What::Copy, 1)]), Shape::once(3, vec![long(What::Store(3200), 2)])];
         let mut shapes = TestShapes(shapes.map(|shape| Arc::new(shape.unwrap())).into());
         let mut walks = |words: [u64; 4]| {
-            let (mut stack, mut scratch, mut walked) = (Stack::new(Limits::default()), Scratch::default(), 0);
+            let (mut stack, mut plain) = (Stack::new(Limits::default()), Plain::new(Limits::default()));
+            let (mut scratch, mut walked) = (Scratch::default(), 0);
             for _ in 0..6 {
                 let mut batch = Batch::new();
                 batch.append(words.into_iter(), &mut shapes, |_| panic!("few accesses"));
-                batch.references_to(6, false, &mut scratch, Counting(&mut stack, &mut walked));
+                batch.references(6, true, &mut scratch, |chunk| plain.feed_chunk(chunk, Bucket::FIRST));
+                batch.references_to(6, true, &mut scratch, Counting(&mut stack, &mut walked));
             }
+            assert_eq!(stack.counted(), plain.counted());
+            assert!(stack.counted().iter().any(|counted| !counted.items.is_empty()));
             walked
         };
         // Loads and stores; the first two find out what such a loop is.
