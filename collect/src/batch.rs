@@ -73,6 +73,8 @@ pub struct Batch {
     /// Where the tag is to which single accesses are being added.
     singles: Option<usize>,
     accesses: u64,
+    /// Lines that its records load and store as ranges which may be walked over.
+    range_lines: u64,
     /// Records that are events.
     events: usize,
     /// Whether some shape that it knows is attributed to something.
@@ -302,10 +304,11 @@ impl Batch {
     }
 
     /// Whether some step of the record there did not happen, and how many accesses it stands for.
-    fn examine(&self, number: u32, record: Range<usize>) -> (bool, u64) {
+    fn examine(&mut self, number: u32, record: Range<usize>) -> (bool, u64) {
         let (shape, record) = (&*self.shapes[number as usize], &self.words[record]);
         let holes = shape.has_holes(record);
         let each = if shape.plain() && !holes { shape.steps.len() as u64 } else { count(shape, record) };
+        self.range_lines = self.range_lines.saturating_add(range_lines(shape, record));
         (holes, shape.iterations(record).saturating_mul(each))
     }
 
@@ -587,7 +590,7 @@ impl Batch {
         self.words.clear();
         self.folded = None;
         self.singles = None;
-        (self.accesses, self.events) = (0, 0);
+        (self.accesses, self.range_lines, self.events) = (0, 0, 0);
         self.items.clear();
         (self.objects, self.owed) = (None, false);
     }
@@ -596,23 +599,15 @@ impl Batch {
     pub(crate) fn walks(&self) -> bool {
         // A look at each record only where there are few.
         const EACH: u64 = 8;
-        const SHIFT: u32 = 6;
-        let may_have_ranges = self.known.contains(&Known::Varies);
-        if !may_have_ranges && EACH * self.words.len() as u64 > self.accesses {
-            return false;
-        }
-        let (mut all, mut walked) = (self.accesses, 0);
-        for record in self.records() {
-            let Record::Shaped { shape, words, whole: true, .. } = record else { continue };
-            if !shape.plain() {
-                // Like a loop of such steps.
-                let steps = EACH * range_lines(shape, words, SHIFT);
-                (all, walked) = (all + steps, walked + steps);
-            } else if shape.stream && walks::may_walk(shape, words, SHIFT) {
-                walked += record.accesses();
-            }
-        }
-        EACH * self.words.len() as u64 <= all && 2 * walked >= all
+        let long = |record: &Record<'_>| match record {
+            Record::Shaped { shape, words, whole: true, .. } => shape.stream && walks::may_walk(shape, words, SHIFT),
+            _ => false,
+        };
+        // Ranges are like loops of so many steps.
+        let ranges = EACH.saturating_mul(self.range_lines);
+        let all = self.accesses.saturating_add(ranges);
+        let few = EACH * self.words.len() as u64 <= all;
+        few && ranges.saturating_add(self.records().filter(long).map(Record::accesses).sum()) >= all / 2
     }
 
     pub(crate) fn records(&self) -> Records<'_> {
@@ -743,18 +738,21 @@ fn count(shape: &Shape, words: &[u64]) -> u64 {
     shape.steps.iter().map(of).sum()
 }
 
-/// Lines of about `1 << shift` bytes that a record loads and stores as ranges of so many that they may be walked over.
-fn range_lines(shape: &Shape, words: &[u64], shift: u32) -> u64 {
+/// Lines are so long where it is not yet known how long: `1 << SHIFT` bytes.
+const SHIFT: u32 = 6;
+
+/// Lines that a record loads and stores as ranges of so many that they may be walked over.
+fn range_lines(shape: &Shape, words: &[u64]) -> u64 {
     let of = |step: &crate::Step| {
-        let word = |index: u32| words[(step.word + index) as usize] >> shift;
-        let lines = match step.what {
-            What::LoadRange | What::StoreRange => word(1),
-            What::Copy => 2 * word(2),
-            What::Load(size) | What::Store(size) => u64::from(size) >> shift,
+        let lines = |index: u32| words[(step.word + index) as usize] >> SHIFT;
+        let (lines, ranges) = match step.what {
+            What::LoadRange | What::StoreRange => (lines(1), 1),
+            What::Copy => (lines(2), 2),
+            What::Load(size) | What::Store(size) => (u64::from(size) >> SHIFT, 1),
         };
-        Some(lines).filter(|&lines| lines >= LONG_RANGE)
+        (lines >= LONG_RANGE).then_some(ranges * lines)
     };
-    shape.steps.iter().filter_map(of).sum()
+    shape.steps.iter().filter_map(of).fold(0, u64::saturating_add)
 }
 
 fn copy(to: u64, from: u64, size: u64, mut take: impl FnMut(Access)) {

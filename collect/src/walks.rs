@@ -582,14 +582,16 @@ mod tests {
         let mut shapes = TestShapes(shapes.map(|shape| Arc::new(shape.unwrap())).into());
         let mut walks = |words: [u64; 4]| {
             let (mut stack, mut plain) = (Stack::new(Limits::default()), Plain::new(Limits::default()));
-            let (mut scratch, mut walked) = (Scratch::default(), 0);
+            let (mut scratch, mut walked, mut long) = (Scratch::default(), 0, false);
             for _ in 0..6 {
                 let mut batch = Batch::new();
                 batch.append(words.into_iter(), &mut shapes, |_| panic!("few accesses"));
                 batch.references(6, true, &mut scratch, |chunk| plain.feed_chunk(chunk, Bucket::FIRST));
                 batch.references_to(6, true, &mut scratch, Counting(&mut stack, &mut walked));
+                long = batch.walks();
             }
             assert_eq!(stack.counted(), plain.counted());
+            assert_eq!(long, walked > 0);
             assert!(stack.counted().iter().any(|counted| !counted.items.is_empty()));
             walked
         };
