@@ -84,10 +84,15 @@ pub fn merged(paths: &[PathBuf], salvage: bool) -> Result<Profile, Failure> {
     let before: usize = profiles.iter().map(|profile| profile.processes.len()).sum();
     let profile = bf_profile::merge(profiles);
     if profile.processes.len() < before {
-        let again = plural((before - profile.processes.len()) as u64, "process was", "processes were");
-        remark(&format!("{again} given more than once and counted once"));
+        remark_on_duplicates((before - profile.processes.len()) as u64);
     }
     Ok(profile)
+}
+
+/// Says how many processes are in more than one file.
+pub fn remark_on_duplicates(count: u64) {
+    let again = plural(count, "process was", "processes were");
+    remark(&format!("{again} given more than once and counted once"));
 }
 
 /// One file. Where its stacks end before the program did, whoever reads an answer must know.

@@ -55,8 +55,7 @@ pub fn command(arguments: &MergeArguments) -> Result<(), Failure> {
         return Err(Failure::Failed("none of the profiles could be read".to_owned()));
     }
     if union.duplicates() > 0 {
-        let again = plural(union.duplicates() as u64, "process was", "processes were");
-        remark(&format!("{again} given more than once and counted once"));
+        input::remark_on_duplicates(union.duplicates() as u64);
     }
     let mut counts: [Vec<u64>; FIGURES.len()] = Default::default();
     let output = &arguments.output;

@@ -739,7 +739,7 @@ fn count(shape: &Shape, words: &[u64]) -> u64 {
 }
 
 /// Lines are so long where it is not yet known how long: `1 << SHIFT` bytes.
-const SHIFT: u32 = 6;
+pub(crate) const SHIFT: u32 = 6;
 
 /// Lines that a record loads and stores as ranges of so many that they may be walked over.
 fn range_lines(shape: &Shape, words: &[u64]) -> u64 {

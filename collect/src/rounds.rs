@@ -371,15 +371,11 @@ impl Rounds {
 
     /// What was followed is not what came: the first one may be another, or begin earlier.
     fn go_back(&mut self) {
-        match std::mem::take(&mut self.state) {
-            State::Following { round, of: Origin::Past, .. } => {
-                self.spare = round;
-                self.state = self.recording();
-            }
-            state => {
-                self.state = state;
-                self.give_up();
-            }
+        if matches!(self.state, State::Following { of: Origin::Past, .. }) {
+            self.let_go();
+            self.state = self.recording();
+        } else {
+            self.give_up();
         }
     }
 
@@ -454,6 +450,11 @@ impl Rounds {
     /// The guess was wrong, or cannot be followed up.
     pub(crate) fn give_up(&mut self) {
         self.seeker.give_up(self.length);
+        self.let_go();
+    }
+
+    /// Seeks again. What was recorded leaves its memory behind.
+    fn let_go(&mut self) {
         if let State::Recording { round } | State::Following { round, .. } = std::mem::take(&mut self.state) {
             self.spare = round;
         }

@@ -1,6 +1,7 @@
 //! What is the same for every record of one place in a program.
 
-use crate::batch::Record;
+use crate::batch::{Record, SHIFT};
+use crate::references::LONG_RANGE;
 use bf_stack::Item;
 
 /// The form of a record: which words it has and which accesses they stand for. Word 0 is its header.
@@ -112,7 +113,7 @@ impl Shape {
     /// Word of a stream that holds its number of iterations.
     pub const COUNT: u32 = 1;
     /// Longest access of a plain shape, bytes: longer ones may walk over their lines.
-    const LONG: u32 = 2047;
+    const LONG: u32 = (LONG_RANGE << SHIFT) as u32 - 1;
 
     /// A record of `words` words, header included, whose steps happen once. `None` if a step has words outside.
     #[must_use]

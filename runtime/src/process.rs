@@ -200,10 +200,10 @@ pub fn elsewhere() -> bool {
 }
 
 fn mark_here() {
-    let page = system::map(4096, 0);
+    let page = system::map(system::PAGE, 0);
     // SAFETY:
     // - a page that nobody else knows
-    if page.is_null() || unsafe { !system::advise(page, 4096, libc::MADV_WIPEONFORK) } {
+    if page.is_null() || unsafe { !system::advise(page, system::PAGE, libc::MADV_WIPEONFORK) } {
         return;
     }
     HERE.store(page.cast(), Ordering::Relaxed);
