@@ -6,6 +6,7 @@ use crate::references::LONG_RANGE;
 use crate::shape::{Event, Shape, What};
 use crate::walks;
 use bf_stack::Item;
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -113,6 +114,14 @@ impl Place {
     pub(crate) const START: Self = Self { word: 0, item: 0 };
     /// Behind what is not attributed.
     pub(crate) const NO_ITEM: usize = usize::MAX;
+}
+
+/// Of two records that are alike.
+pub(crate) struct Likeness {
+    /// Where the first one ends.
+    pub(crate) end: Place,
+    /// Whether they load and store the same lines.
+    pub(crate) same_lines: bool,
 }
 
 /// Records that come again and again.
@@ -474,7 +483,11 @@ impl Batch {
 
     /// The last place before which there are so many words at most.
     pub(crate) fn place_up_to(&self, words: usize) -> Place {
-        let mut place = Place::START;
+        self.place_up_to_from(Place::START, words)
+    }
+
+    /// The same, where it is known not to be before a place.
+    pub(crate) fn place_up_to_from(&self, mut place: Place, words: usize) -> Place {
         loop {
             let next = self.place_behind(place, 1);
             if next == place || next.word > words {
@@ -482,6 +495,32 @@ impl Batch {
             }
             place = next;
         }
+    }
+
+    /// Of what comes next in two batches, if those are records of one shape and no events: where that ends, and whether they
+    /// load and store the same lines of `1 << shift` bytes.
+    pub(crate) fn likeness(&self, at: Place, other: &Self, there: Place, shift: u32) -> Option<Likeness> {
+        /// Accesses, at most.
+        const MOST: u64 = 64;
+        let (end, end_there) = (self.place_behind(at, 1), other.place_behind(there, 1));
+        let short = |record: &Record<'_>| record.accesses() <= MOST;
+        let one = self.records_between(at..end).next().filter(short)?;
+        let another = other.records_between(there..end_there).next().filter(short)?;
+        let lines = |record: Record<'_>| {
+            let mut lines = SmallVec::<[_; 8]>::new();
+            let line = |address: u64| address >> shift;
+            record.for_each(&mut |access: Access, _| {
+                lines.push((line(access.address), line(access.address + (access.size - 1)), access.store));
+            });
+            lines
+        };
+        let alike = one.is_like(&another) && end.word - at.word == end_there.word - there.word;
+        alike.then(|| Likeness { end, same_lines: lines(one) == lines(another) })
+    }
+
+    /// Puts other words in the place of those from a word on.
+    pub(crate) fn overwrite(&mut self, word: usize, words: &[u64]) {
+        self.words[word..word + words.len()].copy_from_slice(words);
     }
 
     /// The same as [`Self::place_behind`], or behind the record that brings so many accesses.
@@ -675,6 +714,17 @@ impl Record<'_> {
         match self {
             Self::Singles { words, .. } => words.len() as u64 / 2,
             Self::Shaped { shape, words, .. } => shape.iterations(words).saturating_mul(count(shape, words)),
+        }
+    }
+
+    /// Whether another one is of the same shape, and no event.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Singles { words, .. }, Self::Singles { words: others, .. }) => words.len() == others.len(),
+            (Self::Shaped { shape, number, whole, .. }, Self::Shaped { number: of, whole: all, .. }) => {
+                shape.event.is_none() && (number, whole) == (of, all)
+            }
+            _ => false,
         }
     }
 
