@@ -488,13 +488,11 @@ impl Batch {
 
     /// The same, where it is known not to be before a place.
     pub(crate) fn place_up_to_from(&self, mut place: Place, words: usize) -> Place {
-        loop {
-            let next = self.place_behind(place, 1);
-            if next == place || next.word > words {
-                return place;
-            }
-            place = next;
+        let mut records = self.records_between(place..self.end());
+        while records.next().is_some() && self.place_before(&records).word <= words {
+            place = self.place_before(&records);
         }
+        place
     }
 
     /// Of what comes next in two batches, if those are records of one shape and no events: where that ends, and whether they
@@ -532,13 +530,14 @@ impl Batch {
     }
 
     fn place_while(&self, from: Place, words: usize, mut goes_on: impl FnMut(Record<'_>) -> bool) -> Place {
-        let place = |records: &Records<'_>| Place {
-            word: self.words.len() - records.words.len(),
-            item: self.items.len() - records.items.len(),
-        };
         let mut records = self.records_between(from..self.end());
-        while place(&records).word - from.word < words && records.next().is_some_and(&mut goes_on) {}
-        place(&records)
+        while self.place_before(&records).word - from.word < words && records.next().is_some_and(&mut goes_on) {}
+        self.place_before(&records)
+    }
+
+    /// Where its last records begin.
+    fn place_before(&self, last: &Records<'_>) -> Place {
+        Place { word: self.words.len() - last.words.len(), item: self.items.len() - last.items.len() }
     }
 
     /// Where the last record ends.

@@ -656,8 +656,15 @@ fn repeats(
     shift: u32,
     place_up_to: impl Fn(usize) -> Place,
 ) -> Option<bool> {
+    /// Words that are looked at together, and of which so many may differ.
+    const SOME: usize = 512;
     let (words, mut from, mut strays) = (batch.words(), from.max(before), 0);
     let (first, most) = (from, STRAYS.min(1 + words.len().saturating_sub(from) / STRAY));
+    let some = words.get(from..).unwrap_or_default().chunks(SOME).zip(words[from - before..].chunks(SOME));
+    let differ = |(some, before): (&[u64], &[u64])| some.iter().zip(before).filter(|(one, other)| one != other).count();
+    if some.map(differ).any(|words| words > SOME / STRAY) {
+        return None;
+    }
     while from < words.len()
         && let Some(same) = first_difference(&words[..words.len() - before], from - before, &words[from..])
     {
