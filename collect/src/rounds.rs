@@ -42,6 +42,9 @@ const SOONER: u64 = 32;
 const STRAYS: usize = 16;
 const STRAY: usize = 64;
 const IN_VAIN: usize = 4;
+/// So many times fewer accesses than a long round has one of which records go elsewhere: what it takes to count one is more than to
+/// analyse some that are shorter.
+const SHORTEST: u64 = 8;
 /// Lines that were stored to in between, at most, that are looked for in a round.
 const STORED: usize = 1 << 10;
 
@@ -53,8 +56,8 @@ pub(crate) struct Rounds {
     accesses: u64,
     /// Of the lines that there are counts of: log2 of the bytes.
     shifts: Vec<u32>,
-    /// The least of them.
-    shift: u32,
+    /// The least of them, where a round is long enough for it to be counted anew whenever a record goes to another line.
+    shift: Option<u32>,
     /// Whether some records of the round go elsewhere each time.
     strays: bool,
     /// So often one time after the other they did before a round was only compared; and where they went the last times.
@@ -270,8 +273,7 @@ impl Left {
 impl Rounds {
     /// There are counts of lines of `1 << shift` bytes.
     pub(crate) fn new(seek: Seek, shifts: Vec<u32>) -> Self {
-        let shift = shifts.iter().copied().min().unwrap_or(0);
-        Self { seeker: Seeker::new(seek), shifts, shift, ..Self::default() }
+        Self { seeker: Seeker::new(seek), shifts, ..Self::default() }
     }
 
     /// Takes note of the next batch. Where `full` there is no room to record anything.
@@ -581,6 +583,7 @@ impl Rounds {
         let Seek { long, longest, .. } = self.seeker.seek;
         let (length, whole) = (one.words as usize, one.at_least(long / SHORTER));
         self.length = one.words;
+        self.shift = self.shifts.iter().copied().min().filter(|_| one.accesses >= long / SHORTEST);
         let again = |batch: &Batch| repeats(batch, words.len() / 2, length, self.shift, |words| batch.place_up_to(words));
         let Some(strays) = Some(batch).filter(|_| whole <= longest as u64).and_then(again) else {
             return self.give_up();
@@ -653,7 +656,7 @@ fn repeats(
     batch: &Batch,
     from: usize,
     before: usize,
-    shift: u32,
+    shift: Option<u32>,
     place_up_to: impl Fn(usize) -> Place,
 ) -> Option<bool> {
     /// Words that are looked at together, and of which so many may differ.
@@ -670,7 +673,7 @@ fn repeats(
     {
         let (at, there) = (place_up_to(from + same), place_up_to(from + same - before));
         let like = Some(there).filter(|there| there.word + before == at.word);
-        let like = like.and_then(|there| batch.likeness(at, batch, there, shift))?;
+        let like = like.and_then(|there| batch.likeness(at, batch, there, shift?))?;
         strays += usize::from(!like.same_lines);
         if strays > most {
             return None;
@@ -795,24 +798,23 @@ impl Round {
     }
 
     /// The same, where some records may be others of the same shape.
-    fn along(&self, at: Place, batch: &Batch, from: Place, bucket: Bucket, shift: u32) -> Along {
+    fn along(&self, at: Place, batch: &Batch, from: Place, bucket: Bucket, shift: Option<u32>) -> Along {
+        let shift = shift.filter(|_| !batch.is_owed());
         let (all, words) = (self.content.words(), &batch.words()[from.word..]);
         let (mut word, mut begin, mut strays, mut same, mut like) = (0, from, 0, None, true);
         let most = STRAYS.min(1 + words.len() / STRAY);
         while like && let Some(more) = first_difference(all, (at.word + word) % all.len(), &words[word..]) {
             word += more;
             let differs = word;
-            let likeness = if batch.is_owed() {
-                None
-            } else {
+            let likeness = shift.and_then(|shift| {
                 begin = batch.place_up_to_from(begin, from.word + word);
                 word = begin.word - from.word;
                 let there = Place { word: (at.word + word) % all.len(), item: self.content.items().len() };
                 batch.likeness(begin, &self.content, there, shift)
-            };
+            });
             if !likeness.as_ref().is_some_and(|likeness| likeness.same_lines) {
-                let stray = Stray { header: words[word], word: differs - word, line: words[differs] >> shift };
-                same.get_or_insert((word, stray));
+                let line = words[differs] >> shift.unwrap_or(0);
+                same.get_or_insert((word, Stray { header: words[word], word: differs - word, line }));
                 strays += 1;
             }
             match likeness {

@@ -964,7 +964,11 @@ impl<const W: usize> Core<W> {
 
     /// As [`Stack::tally`].
     fn tally(&self) -> Tallied<W> {
-        (self.since_mark().settled(), self.sharing.as_ref().map(|sharing| sharing.since_mark()))
+        let (mut counted, mut of_templates) = (Buckets::new(self.limits), Buckets::new(self.limits));
+        self.templates.count_into(&mut of_templates);
+        let later = self.left.load.as_ref().map(|load| &load.buckets);
+        [&self.buckets, &of_templates].into_iter().chain(later).for_each(|more| counted.absorb(more));
+        (counted, self.sharing.as_ref().map(|sharing| sharing.since_mark()))
     }
 
     /// As [`Stack::count_again`].

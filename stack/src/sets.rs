@@ -44,7 +44,7 @@ pub(crate) struct Sets {
 }
 
 /// The sets of one set count.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Kept {
     order: Order,
     /// The newest stamps of each set.
@@ -119,14 +119,25 @@ impl Parts {
     }
 }
 
-impl Clone for Parts {
-    /// The copy lies elsewhere, so its cache lines may begin elsewhere. What was never used takes no memory there either.
-    fn clone(&self) -> Self {
+impl Parts {
+    /// The copy lies elsewhere, so its cache lines may begin elsewhere. Pages that were never used are not looked at, where it is known
+    /// which those are, and take no memory there either. The last set of a page may end on the next.
+    fn copy(&self, fresh: &[bool]) -> Self {
         let mut copy = Self::new(self.len);
-        for (to, from) in copy.all_mut().iter_mut().zip(self.all()).filter(|(_, from)| **from != [0; PART]) {
-            *to = *from;
+        let is_used = |page: usize| fresh.get(page.saturating_sub(1)..=page).is_none_or(|fresh| fresh.contains(&false));
+        let pages = copy.all_mut().chunks_mut(PAGE).zip(self.all().chunks(PAGE)).enumerate();
+        for (_, (to, from)) in pages.filter(|&(page, (_, from))| is_used(page) && from.iter().any(|part| *part != [0; PART])) {
+            to.copy_from_slice(from);
         }
         copy
+    }
+}
+
+impl Clone for Kept {
+    fn clone(&self) -> Self {
+        let Self { order, parts, has_back, ref fresh, .. } = *self;
+        let (front, back) = (self.front.copy(&fresh[0]), self.back.copy(&fresh[1]));
+        Self { order, front, back, parts, has_back, fresh: fresh.clone() }
     }
 }
 
