@@ -584,7 +584,8 @@ impl Rounds {
         let (length, whole) = (one.words as usize, one.at_least(long / SHORTER));
         self.length = one.words;
         self.shift = self.shifts.iter().copied().min().filter(|_| one.accesses >= long / SHORTEST);
-        let again = |batch: &Batch| repeats(batch, words.len() / 2, length, self.shift, |words| batch.place_up_to(words));
+        let again =
+            |batch: &Batch| repeats(batch, words.len() / 2, length, self.shift, |words| batch.place_up_to(words));
         let Some(strays) = Some(batch).filter(|_| whole <= longest as u64).and_then(again) else {
             return self.give_up();
         };

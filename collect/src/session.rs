@@ -1466,7 +1466,7 @@ impl Snapshot {
 }
 
 /// How often whoever waits looks before it sleeps, and for how long then.
-const SPINS: u32 = 100;
+const SPINS: u32 = 6;
 const NAP: Duration = Duration::from_micros(20);
 
 /// So often a lock is tried that should be free soon.
@@ -1615,8 +1615,9 @@ pub(crate) fn try_until<T>(mutex: &Mutex<T>, given_up: impl Fn(u32) -> bool) -> 
             Err(TryLockError::Poisoned(guard)) => return Some(PoisonError::into_inner(guard)),
             Err(TryLockError::WouldBlock) => tries += 1,
         }
-        if tries < SPINS {
-            spin_loop();
+        if tries <= SPINS {
+            // Longer each time: to look takes the lock's cache line from whoever has it.
+            (0..1_u32 << tries).for_each(|_| spin_loop());
         } else if given_up(tries) {
             return None;
         } else {

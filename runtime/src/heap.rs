@@ -1,8 +1,10 @@
-//! The runtime's heap: dlmalloc for small blocks, mappings for large ones, under a lock of its own.
+//! The runtime's heap: dlmalloc for small blocks, mappings for large ones, under a lock of its own. Small blocks that are given back
+//! wait on [`shelves`] first, where the next one of their size is taken from without the lock.
 //!
 //! The lock is not the C library's, whose mutexes take no atomic step in a program that has no second thread of its own:
 //! it does not know of helper threads ([`crate::bare`]).
 
+use crate::shelves::{self, AtRest};
 use crate::system::{self, PAGE};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -54,10 +56,10 @@ fn in_memory(start: usize, size: usize) -> usize {
 pub fn install() {
     // SAFETY:
     // - the handlers are functions of this library, which is never unloaded
-    unsafe { libc::pthread_atfork(Some(prepare), Some(resume), Some(resume)) };
+    unsafe { libc::pthread_atfork(Some(prepare), Some(resume), Some(resume_child)) };
 }
 
-struct Held(UnsafeCell<Option<MutexGuard<'static, dlmalloc::Dlmalloc<System>>>>);
+struct Held(UnsafeCell<Option<(AtRest, MutexGuard<'static, dlmalloc::Dlmalloc<System>>)>>);
 
 // SAFETY:
 // - touched only by the thread that forks, while it holds the lock
@@ -66,16 +68,25 @@ unsafe impl Sync for Held {}
 static AT_REST: Held = Held(UnsafeCell::new(None));
 
 unsafe extern "C" fn prepare() {
-    let guard = lock();
+    let at_rest = (AtRest::new(), lock());
     // SAFETY:
     // - see `Held`
-    unsafe { *AT_REST.0.get() = Some(guard) };
+    unsafe { *AT_REST.0.get() = Some(at_rest) };
 }
 
 unsafe extern "C" fn resume() {
+    go_on(false);
+}
+
+unsafe extern "C" fn resume_child() {
+    go_on(true);
+}
+
+fn go_on(is_child: bool) {
     // SAFETY:
     // - see `Held`
-    drop(unsafe { (*AT_REST.0.get()).take() });
+    let at_rest = unsafe { (*AT_REST.0.get()).take() };
+    at_rest.into_iter().for_each(|(shelves, _heap)| shelves.resume(is_child));
 }
 
 /// From this size on blocks are mappings of their own: they begin as zero pages that cost nothing until they are used,
@@ -84,6 +95,16 @@ const OWN_MAPPING: usize = 256 << 10;
 
 fn has_own_mapping(layout: Layout) -> bool {
     layout.size() >= OWN_MAPPING && layout.align() <= PAGE
+}
+
+/// Bytes of a block of dlmalloc's.
+fn bytes(layout: Layout) -> usize {
+    shelves::size(layout).map_or(layout.size(), |size| size.bytes)
+}
+
+/// A block that waits for one of this size; null if there is none.
+fn waiting(layout: Layout) -> *mut u8 {
+    shelves::size(layout).map_or(ptr::null_mut(), shelves::pick)
 }
 
 /// Whole pages.
@@ -141,9 +162,13 @@ unsafe impl GlobalAlloc for Heap {
             }
             return block;
         }
+        let block = waiting(layout);
+        if !block.is_null() {
+            return block;
+        }
         // SAFETY:
         // - any size and alignment of a layout will do
-        unsafe { lock().malloc(layout.size(), layout.align()) }
+        unsafe { lock().malloc(bytes(layout), layout.align()) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -156,8 +181,12 @@ unsafe impl GlobalAlloc for Heap {
             return;
         }
         // SAFETY:
-        // - the caller's obligation: allocated here, with this layout
-        unsafe { lock().free(block, layout.size(), layout.align()) };
+        // - the caller's obligation: allocated here, with this layout, and dlmalloc aligns all blocks as shelves want them
+        unsafe {
+            if !shelves::size(layout).is_some_and(|size| shelves::put(block, size)) {
+                lock().free(block, bytes(layout), layout.align());
+            }
+        }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
@@ -166,9 +195,16 @@ unsafe impl GlobalAlloc for Heap {
             // - the caller's obligation
             return unsafe { self.alloc(layout) };
         }
+        let block = waiting(layout);
+        if !block.is_null() {
+            // SAFETY:
+            // - it has as many bytes, and more
+            unsafe { block.write_bytes(0, layout.size()) };
+            return block;
+        }
         // SAFETY:
         // - as in `alloc`
-        unsafe { lock().calloc(layout.size(), layout.align()) }
+        unsafe { lock().calloc(bytes(layout), layout.align()) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
@@ -176,9 +212,13 @@ unsafe impl GlobalAlloc for Heap {
         // - the caller's obligation: the size rounded up to the alignment does not overflow
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         match (has_own_mapping(layout), has_own_mapping(new)) {
-            // SAFETY:
-            // - as in `dealloc`
-            (false, false) => unsafe { lock().realloc(block, layout.size(), layout.align(), size) },
+            (false, false) if bytes(layout) == bytes(new) => block,
+            // The small block may serve another.
+            (false, false) if shelves::size(layout).is_none() => unsafe {
+                // SAFETY:
+                // - as in `dealloc`
+                lock().realloc(block, bytes(layout), layout.align(), bytes(new))
+            },
             (true, true) => {
                 let (old, new) = (pages(layout.size()), pages(size));
                 // SAFETY:

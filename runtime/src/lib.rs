@@ -59,6 +59,7 @@ mod places;
 mod process;
 mod quiet;
 mod recording;
+mod shelves;
 mod signals;
 mod sink;
 mod slots;

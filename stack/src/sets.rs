@@ -126,7 +126,9 @@ impl Parts {
         let mut copy = Self::new(self.len);
         let is_used = |page: usize| fresh.get(page.saturating_sub(1)..=page).is_none_or(|fresh| fresh.contains(&false));
         let pages = copy.all_mut().chunks_mut(PAGE).zip(self.all().chunks(PAGE)).enumerate();
-        for (_, (to, from)) in pages.filter(|&(page, (_, from))| is_used(page) && from.iter().any(|part| *part != [0; PART])) {
+        for (_, (to, from)) in
+            pages.filter(|&(page, (_, from))| is_used(page) && from.iter().any(|part| *part != [0; PART]))
+        {
             to.copy_from_slice(from);
         }
         copy
