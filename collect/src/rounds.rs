@@ -14,6 +14,11 @@
 //! it ended before, or begins to repeat itself, so there it will end. What the stacks are at the seam of the round that is counted is
 //! kept, so that nothing of the last round has to be analysed once more to find out.
 //!
+//! Records may *stray*: what a program keeps of each step goes elsewhere each time. Where they load and store the same lines as before,
+//! the round is the same to every cache. Once one goes to another line, it is another round: the lines that it goes on with were
+//! referenced where they are now, but not that one. The round from behind it on is the first of those that are all the same, so it is
+//! counted. That begins where the one before ended, at the seam, so nothing else is analysed.
+//!
 //! How long a round may be is guessed from *anchors*, places that depend on the few words from there on only: where several of them
 //! were met so many words ago. A wrong guess costs time; what is counted rests on comparisons of whole rounds.
 
@@ -60,8 +65,10 @@ pub(crate) struct Rounds {
     shift: Option<u32>,
     /// Whether some records of the round go elsewhere each time.
     strays: bool,
-    /// So often one time after the other they did before a round was only compared; and where they went the last times.
+    /// In so many rounds one after the other they did before one was only compared, the last of them after so many words; and where they
+    /// went the last times.
     in_vain: usize,
+    strayed: u64,
     went: VecDeque<Stray>,
     /// The guess, how many words are to repeat themselves before one is counted, and before it counts again.
     length: u64,
@@ -455,7 +462,10 @@ impl Rounds {
         let was_there = self.went.contains(&stray);
         self.went.truncate(2 * IN_VAIN);
         self.went.push_front(stray);
-        self.in_vain += 1;
+        // Those of a round come together.
+        if self.seeker.at - self.strayed > self.length / 2 {
+            (self.strayed, self.in_vain) = (self.seeker.at, self.in_vain + 1);
+        }
         if self.in_vain > IN_VAIN || was_there {
             self.give_up();
         }
@@ -468,8 +478,11 @@ impl Rounds {
                 self.let_go();
                 self.state = self.recording();
             }
-            State::Following { round, of: Origin::Counted, .. } if !full && !batch.has_events() => {
+            State::Following { round, of: Origin::Counted, .. }
+                if self.in_vain < IN_VAIN && !full && !batch.has_events() =>
+            {
                 let round = std::mem::take(round);
+                self.in_vain += 1;
                 self.expect_again(round, false, batch, bucket);
             }
             _ => self.give_up(),
