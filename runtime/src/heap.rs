@@ -166,9 +166,25 @@ unsafe impl GlobalAlloc for Heap {
         if !block.is_null() {
             return block;
         }
+        let mut heap = lock();
         // SAFETY:
         // - any size and alignment of a layout will do
-        unsafe { lock().malloc(bytes(layout), layout.align()) }
+        // - what is put on a shelf was allocated here, with the size of its blocks, and dlmalloc aligns all as shelves want them
+        unsafe {
+            if let Some(size) = shelves::size(layout) {
+                // Others will be wanted, too, without the lock.
+                for _ in 1..shelves::AT_ONCE / size.bytes {
+                    let more = heap.malloc(size.bytes, layout.align());
+                    if more.is_null() {
+                        break;
+                    }
+                    if !shelves::put(more, size) {
+                        return more;
+                    }
+                }
+            }
+            heap.malloc(bytes(layout), layout.align())
+        }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {

@@ -21,6 +21,8 @@ const MOST: usize = 1 << 15;
 const SIZES: usize = 4 * (MOST.ilog2() - 5) as usize;
 /// Bytes of a size that may wait, if more than one block.
 const WAITING: usize = 1 << 17;
+/// Bytes that are allocated at once where none of a size waits.
+pub(crate) const AT_ONCE: usize = 1 << 11;
 const SHELVES: usize = 64;
 /// log2 of the bytes between stacks that take from different shelves.
 const APART: u32 = 17;
