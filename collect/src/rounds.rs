@@ -47,9 +47,10 @@ const SOONER: u64 = 32;
 const STRAYS: usize = 16;
 const STRAY: usize = 64;
 const IN_VAIN: usize = 4;
-/// So many times fewer accesses than a long round has one of which records go elsewhere: what it takes to count one is more than to
-/// analyse some that are shorter.
+/// So many times fewer accesses than a long round has one of which records go elsewhere, where a word counts for so many: what it takes to
+/// count one is more than to analyse some that are shorter.
 const SHORTEST: u64 = 8;
+const WORD: u64 = 8;
 /// Lines that were stored to in between, at most, that are looked for in a round.
 const STORED: usize = 1 << 10;
 
@@ -596,7 +597,7 @@ impl Rounds {
         let Seek { long, longest, .. } = self.seeker.seek;
         let (length, whole) = (one.words as usize, one.at_least(long / SHORTER));
         self.length = one.words;
-        self.shift = self.shifts.iter().copied().min().filter(|_| one.accesses >= long / SHORTEST);
+        self.shift = self.shifts.iter().copied().min().filter(|_| one.accesses + WORD * one.words >= long / SHORTEST);
         let again =
             |batch: &Batch| repeats(batch, words.len() / 2, length, self.shift, |words| batch.place_up_to(words));
         let Some(strays) = Some(batch).filter(|_| whole <= longest as u64).and_then(again) else {
