@@ -47,10 +47,13 @@ const SOONER: u64 = 32;
 const STRAYS: usize = 16;
 const STRAY: usize = 64;
 const IN_VAIN: usize = 4;
-/// So many times fewer accesses than a long round has one of which records go elsewhere, where a word counts for so many: what it takes to
-/// count one is more than to analyse some that are shorter.
+/// So many times fewer accesses than a long round has one of which records go elsewhere, where a word counts for so many. To count one is
+/// about as much work as to analyse a long one; where that saves less it is given up once it has cost so many of those.
 const SHORTEST: u64 = 8;
 const WORD: u64 = 8;
+const SPENT: u64 = 4;
+/// What it takes to analyse a round is more than to keep stacks that know so many times fewer lines.
+const KEPT: u64 = 4;
 /// Lines that were stored to in between, at most, that are looked for in a round.
 const STORED: usize = 1 << 10;
 
@@ -71,6 +74,9 @@ pub(crate) struct Rounds {
     in_vain: usize,
     strayed: u64,
     went: VecDeque<Stray>,
+    /// Accesses of a round, words included, and how many less were analysed since it is counted again and again.
+    work: u64,
+    saved: i64,
     /// The guess, how many words are to repeat themselves before one is counted, and before it counts again.
     length: u64,
     whole: usize,
@@ -467,7 +473,7 @@ impl Rounds {
         if self.seeker.at - self.strayed > self.length / 2 {
             (self.strayed, self.in_vain) = (self.seeker.at, self.in_vain + 1);
         }
-        if self.in_vain > IN_VAIN || was_there {
+        if self.in_vain > IN_VAIN || was_there || self.saved < -((SPENT * self.seeker.seek.long) as i64) {
             self.give_up();
         }
     }
@@ -497,12 +503,21 @@ impl Rounds {
         round.objects.filter(|_| !self.strays)
     }
 
+    /// Lines that the stacks may know, at most, so that it pays to keep them at the seam.
+    pub(crate) fn most_kept(&self) -> usize {
+        let Seek { kept_lines, .. } = self.seeker.seek;
+        if self.strays { kept_lines.min((self.work / KEPT) as usize) } else { kept_lines }
+    }
+
     /// Goes back to seeking; what there was besides what was analysed. Whether the stacks were kept at the seam.
     pub(crate) fn end(&mut self, is_kept: bool) -> Left {
         let state = std::mem::take(&mut self.state);
         let State::Comparing { round, from, words, seam, .. } = state else { return Left::default() };
         let length = round.words() as u64;
         let (times, rest) = (words / length, (words % length) as usize);
+        let long = self.seeker.seek.long as i64;
+        let saved = self.saved.saturating_add_unsigned(times.saturating_mul(self.work)).saturating_sub(long);
+        self.saved = saved.min(SPENT as i64 * long);
         if times > 0 {
             self.in_vain = 0;
             self.went.clear();
@@ -597,7 +612,8 @@ impl Rounds {
         let Seek { long, longest, .. } = self.seeker.seek;
         let (length, whole) = (one.words as usize, one.at_least(long / SHORTER));
         self.length = one.words;
-        self.shift = self.shifts.iter().copied().min().filter(|_| one.accesses + WORD * one.words >= long / SHORTEST);
+        (self.work, self.saved) = (one.accesses + WORD * one.words, 0);
+        self.shift = self.shifts.iter().copied().min().filter(|_| self.work >= long / SHORTEST);
         let again =
             |batch: &Batch| repeats(batch, words.len() / 2, length, self.shift, |words| batch.place_up_to(words));
         let Some(strays) = Some(batch).filter(|_| whole <= longest as u64).and_then(again) else {
@@ -1129,15 +1145,16 @@ pub(crate) mod tests {
     #[test]
     fn a_round_counts_again_while_what_it_does_elsewhere_stays_in_a_line() {
         // What each of 96 rounds stores where no other did.
-        let rounds = |by_object: bool, store: fn(u64) -> Vec<u64>| {
+        let rounds_of = |seek, by_object: bool, store: fn(u64) -> Vec<u64>| {
             let of = |i| [step(150), vec![(1, vec![store(i)])], step(100)].concat();
             let records: Vec<Records> = (0..96).flat_map(of).collect();
             let config = |rounds| Config { by_object, line_sizes: vec![64], ..config(rounds) };
-            let snapshot = says(&config(Some(SEEK)), &records, &[7, 30], false, None);
+            let snapshot = says(&config(Some(seek)), &records, &[7, 30], false, None);
             let again = snapshot.again;
             assert_eq!(Snapshot { again: 0, ..snapshot }, says(&config(None), &records, &[7, 30], false, None));
             again / (2 * 150 + 2 * 100 + 4 + 2 * 100 + 200 + 2)
         };
+        let rounds = |by_object: bool, store: fn(u64) -> Vec<u64>| rounds_of(SEEK, by_object, store);
         // Of eight whose numbers share a line one is counted; where each has a line of its own none count again.
         for by_object in [false, true] {
             let one = rounds(by_object, |i| vec![3, 0x60_0000 + i * 8]);
@@ -1149,6 +1166,9 @@ pub(crate) mod tests {
         // In turn.
         let ring = rounds(false, |i| vec![3, 0x60_0000 + i % 4 * 32]);
         assert!(ring > 96 * 5 / 8, "{ring}");
+        // Not where that saves less than it takes.
+        let few = [500, 50_000].map(|long| rounds_of(Seek { long, ..SEEK }, false, |i| vec![3, 0x60_0000 + i * 24]));
+        assert!(few[0] > 96 / 2 && few[1] < 96 / 6, "{few:?}");
     }
 
     #[test]

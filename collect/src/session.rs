@@ -811,7 +811,7 @@ impl Session {
         if let Some(seam) = part.seam
             && take(seam)
         {
-            let most = self.config.rounds.map_or(0, |seek| seek.kept_lines);
+            let most = rounds.most_kept();
             *at_seam = self.of_only(|stacks| stacks.keep(most)).and_then(|kept| kept.into_iter().collect());
         }
         let Some(end) = part.end else {
