@@ -26,7 +26,7 @@
 use crate::Batch;
 use crate::anchors::{Seek, Seeker};
 use crate::batch::Place;
-use crate::rounds::{Past, Round};
+use crate::rounds::{Along, Like, Past, Round};
 use bf_stack::Bucket;
 
 /// Rounds that are analysed once one was recorded; the last of them counts again.
@@ -209,9 +209,9 @@ impl Team {
             let recorded: usize = self.members.iter().map(|member| member.round.words()).sum();
             return if recorded <= self.seek.longest && self.is_recorded() { Next::Analyse } else { Next::Break };
         }
-        let Some(at) = member.round.follow(member.at, batch, Place::START, bucket) else {
-            let other = (words.len() - member.round.same_words(member.at, batch)) as u64;
-            self.broken(slot, other);
+        let Along { same: same_words, like, .. } = member.round.along(member.at, batch, Place::START, bucket, None);
+        let Some(Like { at, .. }) = like else {
+            self.broken(slot, (words.len() - same_words) as u64);
             return Next::Break;
         };
         (member.at, member.same) = (at, same);

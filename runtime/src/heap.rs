@@ -102,11 +102,6 @@ fn bytes(layout: Layout) -> usize {
     shelves::size(layout).map_or(layout.size(), |size| size.bytes)
 }
 
-/// A block that waits for one of this size; null if there is none.
-fn waiting(layout: Layout) -> *mut u8 {
-    shelves::size(layout).map_or(ptr::null_mut(), shelves::pick)
-}
-
 /// Whole pages.
 fn pages(size: usize) -> usize {
     size.next_multiple_of(PAGE)
@@ -162,29 +157,30 @@ unsafe impl GlobalAlloc for Heap {
             }
             return block;
         }
-        let block = waiting(layout);
+        let Some(size) = shelves::size(layout) else {
+            // SAFETY:
+            // - any size and alignment of a layout will do
+            return unsafe { lock().malloc(layout.size(), layout.align()) };
+        };
+        let block = shelves::pick(size);
         if !block.is_null() {
             return block;
         }
         let mut heap = lock();
-        // SAFETY:
-        // - any size and alignment of a layout will do
-        // - what is put on a shelf was allocated here, with the size of its blocks, and dlmalloc aligns all as shelves want them
-        unsafe {
-            if let Some(size) = shelves::size(layout) {
-                // Others will be wanted, too, without the lock.
-                for _ in 1..shelves::AT_ONCE / size.bytes {
-                    let more = heap.malloc(size.bytes, layout.align());
-                    if more.is_null() {
-                        break;
-                    }
-                    if !shelves::put(more, size) {
-                        return more;
-                    }
-                }
+        // Others will be wanted, too, without the lock.
+        for _ in 1..shelves::AT_ONCE / size.bytes {
+            // SAFETY:
+            // - as above
+            let more = unsafe { heap.malloc(size.bytes, layout.align()) };
+            // SAFETY:
+            // - allocated just now, with the size of a shelf's blocks, and dlmalloc aligns all as shelves want them
+            if more.is_null() || !unsafe { shelves::put(more, size) } {
+                return more;
             }
-            heap.malloc(bytes(layout), layout.align())
         }
+        // SAFETY:
+        // - as above
+        unsafe { heap.malloc(size.bytes, layout.align()) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -211,7 +207,7 @@ unsafe impl GlobalAlloc for Heap {
             // - the caller's obligation
             return unsafe { self.alloc(layout) };
         }
-        let block = waiting(layout);
+        let block = shelves::size(layout).map_or(ptr::null_mut(), shelves::pick);
         if !block.is_null() {
             // SAFETY:
             // - it has as many bytes, and more

@@ -914,9 +914,10 @@ impl<const W: usize> Core<W> {
 
     /// What it counted since the last mark, wherever that is, but for what others counted for it.
     fn since_mark(&self) -> Buckets<W> {
-        let mut all = self.buckets.clone();
-        self.left.load.iter().for_each(|load| all.absorb(&load.buckets));
-        self.templates.count_into(&mut all);
+        let (mut all, mut of_templates) = (Buckets::new(self.limits), Buckets::new(self.limits));
+        self.templates.count_into(&mut of_templates);
+        let later = self.left.load.as_ref().map(|load| &load.buckets);
+        [&self.buckets, &of_templates].into_iter().chain(later).for_each(|more| all.absorb(more));
         all
     }
 
@@ -964,11 +965,7 @@ impl<const W: usize> Core<W> {
 
     /// As [`Stack::tally`].
     fn tally(&self) -> Tallied<W> {
-        let (mut counted, mut of_templates) = (Buckets::new(self.limits), Buckets::new(self.limits));
-        self.templates.count_into(&mut of_templates);
-        let later = self.left.load.as_ref().map(|load| &load.buckets);
-        [&self.buckets, &of_templates].into_iter().chain(later).for_each(|more| counted.absorb(more));
-        (counted, self.sharing.as_ref().map(|sharing| sharing.since_mark()))
+        (self.since_mark(), self.sharing.as_ref().map(|sharing| sharing.since_mark()))
     }
 
     /// As [`Stack::count_again`].
