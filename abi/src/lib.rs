@@ -68,6 +68,9 @@ pub const FLUSH_SYMBOL: &str = "bf_flush";
 pub const SYNC_SYMBOL: &str = "bf_sync";
 /// The same where it waits for nobody, and may do so often: at what unlocks, and at atomic operations.
 pub const RELEASE_SYMBOL: &str = "bf_release";
+/// `extern "C" fn(*const c_void) -> u64`: how many bytes the object has that a Fortran descriptor describes, as the compiler's
+/// `ISO_Fortran_binding.h` has it.
+pub const FORTRAN_BYTES_SYMBOL: &str = "bf_fortran_bytes";
 /// `extern "C" fn(*const Module)`: called once per module by a constructor.
 pub const REGISTER_SYMBOL: &str = "bf_register_module";
 /// Module flag that marks an instrumented module, so that nothing is instrumented twice.

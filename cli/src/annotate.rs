@@ -233,7 +233,10 @@ fn text(annotated: &Annotated, whole: bool) -> String {
         }
         before = number;
         let source = annotated.source.as_ref().and_then(|source| source.get((number as usize).checked_sub(1)?));
-        let source = source.map_or(if number == 0 { "(line unknown)" } else { "" }, String::as_str);
+        let source = source.map_or(
+            if number == 0 { "(line unknown, or one of several that are not told apart)" } else { "" },
+            String::as_str,
+        );
         let Some((found, cells)) = shown.get(&number) else {
             text += &line(&blank, &number.to_string(), source);
             continue;

@@ -353,7 +353,7 @@ pub fn name(key: &Key, memory: Option<Memory>, by: By) -> String {
     }
     let rest = if key.merged { " (several lines)" } else { "" };
     match (by, key.depth) {
-        (By::Loop, Some(0)) => format!("{shown} (in no loop){rest}"),
+        (By::Loop, Some(0)) if !key.merged => format!("{shown} (in no loop)"),
         (By::Loop, Some(depth)) => format!("{shown} (loop, depth {depth})"),
         (By::Line | By::OwnLine, _) if key.line == 0 && !key.merged && !key.name.starts_with('(') => {
             format!("{shown} (line unknown)")
@@ -393,10 +393,11 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
     if !breakdown.levels.is_empty() {
         header.push("references".to_owned());
     }
+    let has_writebacks = |level: &String| breakdown.totals.find(&format!("{level}.writebacks")).is_some();
     for level in &breakdown.levels {
         header.extend([format!("{level} misses"), "of all".to_owned()]);
         header.extend((breakdown.by == By::Callpath).then(|| "with callees".to_owned()));
-        header.push(format!("{level} write-backs"));
+        header.extend(has_writebacks(level).then(|| format!("{level} write-backs")));
     }
     let bytes: Vec<_> = BYTES.iter().filter(|(name, _)| breakdown.totals.find(name).is_some()).collect();
     header.extend(bytes.iter().map(|(_, title)| (*title).to_owned()));
@@ -418,7 +419,8 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
             if breakdown.by == By::Callpath {
                 cells.push(with_callees(&name));
             }
-            cells.push(figures.find(&format!("{level}.writebacks")).map_or_else(|| "-".to_owned(), number));
+            let writebacks = figures.find(&format!("{level}.writebacks"));
+            cells.extend(has_writebacks(level).then(|| writebacks.map_or_else(|| "-".to_owned(), number)));
         }
         cells.extend(bytes.iter().map(|(name, _)| figures.find(name).map_or_else(|| "-".to_owned(), number)));
         let counts = counters.iter().map(|name| match name.strip_suffix(INCLUSIVE) {
@@ -448,7 +450,14 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
         rows.push(line(format!("({} more)", number(others.len() as u64)), String::new(), &sum, None));
     }
     rows.push(line("all".to_owned(), String::new(), &breakdown.totals, Some(&breakdown.totals)));
-    text + "\n" + &table(header, rows) + &bytes_note(&breakdown.totals)
+    text += &format!("\n{}{}", table(header, rows), bytes_note(&breakdown.totals));
+    if !breakdown.levels.iter().all(has_writebacks) {
+        text += "Write-backs of private caches of several threads are not known by place.\n";
+    }
+    if shown.iter().any(|item| item.key.merged) {
+        text += "(several lines): so many lines are told apart, those that ran first; what ran later is one row for each function.\n";
+    }
+    text
 }
 
 /// The figures of bytes that have columns, where they are known, and what those are called.

@@ -6,13 +6,11 @@
 use crate::Batch;
 use crate::courses::Course;
 use crate::tracker::{Place, Tracker};
-use bf_stack::{ByLine, Common};
+use bf_stack::{ByLine, Common, Holders};
 use std::ops::Range;
 
 /// Lines that are known to have come before.
 const ENTERED: usize = 512;
-/// Lines of a page, as bits.
-const PAGE_BITS: u32 = 6;
 /// So many lines that follow each other are looked at together.
 const MANY: u64 = 8;
 /// What comes so much later is fetched.
@@ -38,45 +36,31 @@ impl Users {
     }
 }
 
-/// Slots that may hold lines, by the lowest bits of their numbers: these, and perhaps others.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Holders(u64);
-
-impl Holders {
-    fn only(slot: u32) -> Self {
-        Self(1 << (slot % u64::BITS))
-    }
-
-    pub(crate) fn add(&mut self, others: Self) {
-        self.0 |= others.0;
-    }
-
-    /// Whether it is one of them.
-    pub(crate) fn has(self, slot: u32) -> bool {
-        self.0 & Self::only(slot).0 != 0
-    }
-}
-
-/// Lines that are added, some of them several times.
+/// Lines that are added, some of them several times, and who may hold them.
 #[derive(Debug, Default)]
-struct Ranges(Vec<Range<u64>>);
+struct Ranges(Vec<(Range<u64>, Holders)>);
 
 impl Ranges {
     #[inline]
-    fn add(&mut self, lines: Range<u64>) {
+    fn add(&mut self, lines: Range<u64>, holders: Holders) {
         match self.0.last_mut() {
             _ if lines.is_empty() => {}
-            Some(last) if last.start <= lines.start && lines.start <= last.end => last.end = last.end.max(lines.end),
-            _ => self.0.push(lines),
+            Some((last, of)) if *of == holders && last.start <= lines.start && lines.start <= last.end => {
+                last.end = last.end.max(lines.end);
+            }
+            _ => self.0.push((lines, holders)),
         }
     }
 
     /// Each line once, ascending.
-    fn in_order(mut self) -> Vec<Range<u64>> {
-        self.0.sort_unstable_by_key(|range| range.start);
-        self.0.dedup_by(|next, last| {
-            let meets = next.start <= last.end;
-            last.end = if meets { last.end.max(next.end) } else { last.end };
+    fn in_order(mut self) -> Vec<(Range<u64>, Holders)> {
+        self.0.sort_unstable_by_key(|(range, _)| range.start);
+        self.0.dedup_by(|(next, more), (last, of)| {
+            let meets = next.start < last.end || next.start == last.end && more == of;
+            if meets {
+                last.end = last.end.max(next.end);
+                of.add(*more);
+            }
             meets
         });
         self.0
@@ -85,16 +69,21 @@ impl Ranges {
     /// In order, those of them that are stored told apart.
     fn common(self, stored: Self) -> Vec<Common> {
         let (mut common, mut stored) = (Vec::new(), stored.in_order().into_iter().peekable());
-        let mut put = |lines: Range<u64>, stored: bool| {
-            if !lines.is_empty() {
-                common.push(Common { lines, stored });
-            }
-        };
-        for Range { mut start, end } in self.in_order() {
-            while let Some(lines) = stored.next_if(|lines| lines.start < end) {
+        for (Range { mut start, end }, holders) in self.in_order() {
+            let mut put = |lines: Range<u64>, stored: bool| {
+                if !lines.is_empty() {
+                    common.push(Common { lines, stored, holders });
+                }
+            };
+            while let Some((lines, _)) = stored.peek_mut().filter(|(lines, _)| lines.start < end) {
                 put(start..lines.start, false);
-                start = lines.end;
-                put(lines, true);
+                start = lines.end.min(end);
+                put(lines.start..start, true);
+                lines.start = start;
+                if !lines.is_empty() {
+                    break;
+                }
+                stored.next();
             }
             put(start..end, false);
         }
@@ -170,14 +159,14 @@ impl Comings {
 #[derive(Debug)]
 pub(crate) struct Directory {
     users: ByLine<Users>,
-    /// By page of lines: which slots ever used one of its lines.
-    pages: ByLine<Holders>,
+    /// Of lines with several users who these are.
+    holders: ByLine<Holders>,
 }
 
 impl Directory {
     /// Knows nothing.
     pub(crate) fn new() -> Self {
-        Self { users: ByLine::new(), pages: ByLine::new() }
+        Self { users: ByLine::new(), holders: ByLine::new() }
     }
 
     /// Lines of which something is known.
@@ -186,25 +175,31 @@ impl Directory {
         self.users.iter().count()
     }
 
-    /// `slot` references a line, from a place if it stores; whether others may hold it. Whoever used it alone until now begins to
+    /// `slot` references a line, from a place if it stores; who may hold it, if others may. Whoever used it alone until now begins to
     /// be tracked, the first time. Who stores it holds it alone.
     #[inline]
-    fn enter(&mut self, line: u64, slot: u32, stored: Option<Place>, tracker: &mut Tracker) -> bool {
+    fn enter(&mut self, line: u64, slot: u32, stored: Option<Place>, tracker: &mut Tracker) -> Option<Holders> {
         let mine = user(slot);
         let users = self.users.of(line);
-        if users.slots == 0 {
-            self.pages.of(line >> PAGE_BITS).add(Holders::only(slot));
-        }
-        let alone = users.slots == 0 || users.are_only(mine);
-        if !alone && users.slots != SEVERAL && users.stored != TRACKED {
+        let before = match users.slots {
+            0 => None,
+            SEVERAL => Some(*self.holders.of(line)),
+            only if only == mine => None,
+            only => Some(Holders::only(u32::from(only) - 1)),
+        };
+        if before.is_some() && users.slots != SEVERAL && users.stored != TRACKED {
             tracker.begin(line, u32::from(users.slots) - 1, users.stored.checked_sub(1));
             users.stored = TRACKED;
         }
         if users.stored != TRACKED {
             users.stored = stored.map_or(users.stored, |place| place.saturating_add(1));
         }
-        users.slots = if alone || stored.is_some() { mine } else { SEVERAL };
-        !alone
+        let others = before.filter(|_| stored.is_none());
+        users.slots = if others.is_some() { SEVERAL } else { mine };
+        if users.slots == SEVERAL {
+            *self.holders.of(line) = others.unwrap_or_default().and(slot);
+        }
+        before
     }
 
     /// `slot` makes the accesses of a batch, which comes to these lines of `1 << shift` bytes, and the tracker is told of them if they
@@ -239,13 +234,7 @@ impl Directory {
         }
         let Lists { all, stored } = lists;
         let (common, mut holders) = (all.common(stored), Holders::default());
-        for Common { lines, .. } in &common {
-            for page in lines.start >> PAGE_BITS..lines.end.div_ceil(1 << PAGE_BITS) {
-                let of_page = self.pages.of(page);
-                of_page.add(Holders::only(slot));
-                holders.add(*of_page);
-            }
-        }
+        common.iter().for_each(|common| holders.add(common.holders));
         (common, holders)
     }
 
@@ -264,15 +253,16 @@ impl Directory {
             if lines.start >= look && lines.end - lines.start >= MANY {
                 let own = self.own(lines.clone(), slot, place(store));
                 let others = lines.start + own..lines.end;
-                let shared = if store.is_none() { self.shared(others.clone(), tracker, counted) } else { 0 };
-                all.add(others.start..others.start + shared);
+                let shared = |lines| self.shared(lines, slot, tracker, counted);
+                let (shared, holders) = store.map_or_else(|| shared(others.clone()), |_| (0, Holders::default()));
+                all.add(others.start..others.start + shared, holders);
                 lines.start = others.start + shared;
                 look = lines.start + if own + shared < MANY { MANY } else { 0 };
             }
             let Some(line) = lines.next() else { return tracked };
-            if self.enter(line, slot, store, tracker) {
-                all.add(line..line + 1);
-                store.into_iter().for_each(|_| stored.add(line..line + 1));
+            if let Some(holders) = self.enter(line, slot, store, tracker) {
+                all.add(line..line + 1, holders);
+                store.into_iter().for_each(|_| stored.add(line..line + 1, Holders::default()));
             }
             tracked |= counted && tracker.may_track(line);
         }
@@ -288,20 +278,23 @@ impl Directory {
         self.users.slice(lines).iter().take_while(own).count() as u64
     }
 
-    /// How many of these lines, from the first on, several slots used that stored none since, and nobody counts what they do: to enter
-    /// them would change nothing.
+    /// How many of these lines, from the first on, several slots used, `slot` among them, that stored none since, and nobody counts what
+    /// they do: to enter them would change nothing. And who these are.
     #[inline]
-    fn shared(&self, lines: Range<u64>, tracker: &Tracker, counted: bool) -> u64 {
-        let all = lines.clone().zip(self.users.slice(lines));
-        let shared = |(line, users): &(u64, &Users)| {
-            (users.slots, users.stored) == (SEVERAL, TRACKED) && !(counted && tracker.may_track(*line))
+    fn shared(&self, lines: Range<u64>, slot: u32, tracker: &Tracker, counted: bool) -> (u64, Holders) {
+        let (users, holders) = (self.users.slice(lines.clone()), self.holders.slice(lines.clone()));
+        let first = holders.first().copied().unwrap_or_default();
+        let shared = |&(line, (users, holders)): &(u64, (&Users, &Holders))| {
+            (users.slots, users.stored) == (SEVERAL, TRACKED)
+                && *holders == first
+                && !(counted && tracker.may_track(line))
         };
-        all.take_while(shared).count() as u64
+        let all = lines.zip(users.iter().zip(holders)).filter(|_| first.has(slot));
+        (all.take_while(shared).count() as u64, first)
     }
 
     /// `slot`, the only one there is, referenced a line.
     pub(crate) fn begin(&mut self, line: u64, slot: u32, stored: bool) {
-        self.pages.of(line >> PAGE_BITS).add(Holders::only(slot));
         *self.users.of(line) = Users { slots: user(slot), stored: stored.into() };
     }
 }
@@ -322,6 +315,8 @@ mod tests {
     use super::*;
     use crate::Access;
     use bf_stack::Item;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
     fn the_last_place_that_stored_a_line_is_known() {
@@ -337,21 +332,53 @@ mod tests {
     }
 
     #[test]
-    fn who_loads_lines_that_several_hold_may_hold_them_too() {
+    fn slots_64_apart_are_not_told_from_each_other() {
         let (mut directory, mut tracker) = (Directory::new(), Tracker::new(6, 0));
-        let mut enter = |slot, lines: Range<u64>, store| {
-            let mut batch = Batch::new();
-            batch.access(lines.start * 64, (lines.end - lines.start) * 64, store);
-            let mut comings = Comings::default();
-            comings.begin(&batch, 6);
-            let (common, holders) = directory.enter_batch((&batch, &comings), 6, slot, &mut tracker, true);
-            (common.len(), [0, 1, 2, 3, 64].map(|slot| holders.has(slot)))
-        };
-        assert_eq!(enter(0, 0..32, false), (0, [false; 5]));
-        // Slots 64 apart are not told from each other.
-        assert_eq!(enter(1, 0..32, false), (1, [true, true, false, false, true]));
-        assert_eq!(enter(2, 0..32, false), (1, [true, true, true, false, true]));
-        assert_eq!(enter(3, 16..32, true), (1, [true, true, true, true, true]));
-        assert_eq!(enter(3, 1000..1032, true), (0, [false; 5]));
+        let mut enter = |slot, store| directory.enter(7, slot, store, &mut tracker);
+        assert_eq!(enter(0, None), None);
+        assert_eq!(enter(64, None), Some(Holders::only(0)));
+        assert_eq!(enter(1, None), Some(Holders::only(64)));
+        assert_eq!(enter(1, Some(3)), Some(Holders::only(0).and(1)));
+        assert_eq!(enter(1, None), None);
+    }
+
+    /// Accesses of a batch: lines, and from where they are stored.
+    fn accesses() -> impl Strategy<Value = Vec<(Range<u64>, Option<Place>)>> {
+        let lines = (0..40_u64, prop_oneof![3 => 1..3_u64, 1 => 8..30_u64]).prop_map(|(first, len)| first..first + len);
+        prop::collection::vec((lines, prop::option::weighted(0.2, 1..4_u16)), 1..8)
+    }
+
+    proptest! {
+        /// The lines of a batch that others hold are those that they referenced since somebody stored them, and who holds them is known.
+        #[test]
+        fn others_hold_what_they_referenced_since_it_was_stored(
+            batches in prop::collection::vec((0..5_u32, accesses()), 1..40), counted: bool,
+        ) {
+            let (mut directory, mut tracker, mut held) = (Directory::new(), Tracker::new(6, 100), vec![BTreeSet::new(); 80]);
+            for (slot, accesses) in batches {
+                let (mut comings, mut want) = (Comings::default(), BTreeMap::new());
+                for (lines, store) in accesses {
+                    let access = Access { address: lines.start * 64, size: (lines.end - lines.start) * 64, store: store.is_some() };
+                    comings.add(Course::once(access, Item(store.unwrap_or(0))), lines.clone());
+                    for line in lines {
+                        let held: &mut BTreeSet<u32> = &mut held[line as usize];
+                        let others: Vec<_> = held.iter().copied().filter(|&other| other != slot).collect();
+                        if !others.is_empty() {
+                            let (_, stored) = want.entry(line).or_insert((others, false));
+                            *stored |= store.is_some();
+                        }
+                        if store.is_some() {
+                            held.clear();
+                        }
+                        held.insert(slot);
+                    }
+                }
+                let (common, all) = directory.enter_batch((&Batch::new(), &comings), 6, slot, &mut tracker, counted);
+                let others = |common: &Common| (0..5).filter(|&other| other != slot && common.holders.has(other)).collect();
+                let found = common.iter().flat_map(|common| common.lines.clone().map(move |line| (line, (others(common), common.stored))));
+                prop_assert_eq!(found.collect::<Vec<(u64, (Vec<u32>, bool))>>(), want.clone().into_iter().collect::<Vec<_>>());
+                prop_assert!(want.values().flat_map(|(others, _)| others).all(|&other| all.has(other)));
+            }
+        }
     }
 }

@@ -15,18 +15,18 @@
 
 use crate::anchors::Seek;
 use crate::batch::{Place, Repeats};
-use crate::directory::{Comings, Directory, Holders};
+use crate::directory::{Comings, Directory};
 use crate::objects::Objects;
 use crate::pipeline::{Job, Pipeline, Work};
 use crate::rounds::{Counted, Left, Next, Rounds};
 use crate::stacks::{AtSeam, Behind, Digesters, Spare, Stacks};
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, sleep, spin_loop};
+use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, sleep, spin_loop};
 use crate::team::{self, Team};
 use crate::tracker::{self, Tracker};
 use crate::visits::{Inbox, Sorted, Visit};
 use crate::{Batch, Sample};
 use bf_profile::{ItemLines, LineCoherence, LineData, SampledLines, SharedLines};
-use bf_stack::{Bucket, Common, Deferred, Digest, Instructions, Limits, Stack, Tally, Within};
+use bf_stack::{Bucket, Common, Deferred, Digest, Holders, Instructions, Limits, Stack, Tally, Within};
 use crossbeam_queue::ArrayQueue;
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -140,13 +140,15 @@ pub(crate) struct Owner {
     behind: Vec<Mutex<Behind>>,
     /// What each is to do for batches that ask other slots' stacks; locked after it.
     inboxes: Vec<Mutex<Inbox>>,
+    /// How much of that all of them are asked.
+    asked: AtomicUsize,
 }
 
 impl Owner {
     fn new(parts: Vec<Mutex<Stacks>>) -> Arc<Self> {
         let behind = parts.iter().map(|_| Mutex::default()).collect();
         let inboxes = parts.iter().map(|_| Mutex::default()).collect();
-        Arc::new(Self { turn: Mutex::new(()), parts, behind, inboxes })
+        Arc::new(Self { turn: Mutex::new(()), parts, behind, inboxes, asked: AtomicUsize::new(0) })
     }
 
     pub(crate) fn parts(&self) -> usize {
@@ -367,7 +369,7 @@ impl Session {
         let slot = slots.owners.len() as u32;
         let mut parts: Vec<_> = self.parts.iter().map(Stacks::new).collect();
         if slot > 0 {
-            parts.iter_mut().for_each(Stacks::share);
+            parts.iter_mut().for_each(|stacks| stacks.share(slot));
         } else if self.pipeline.get().is_some() {
             parts.iter_mut().for_each(Stacks::defer);
         }
@@ -418,7 +420,7 @@ impl Session {
         }
         for (part, stacks) in only.parts.iter().enumerate() {
             let Some(mut stacks) = self.lock(stacks) else { return };
-            stacks.share();
+            stacks.share(0);
             stacks.enter_into(0, &mut sorter.directories[part..]);
         }
     }
@@ -1169,7 +1171,10 @@ impl Session {
                 return Some(None);
             }
             let visit = Visit::new(number, Arc::downgrade(asker), bucket, lines, others().count());
-            others().try_for_each(|other| self.lock(&other.inboxes[part]).map(|mut inbox| inbox.ask(&visit)))?;
+            others().try_for_each(|other| {
+                other.asked.fetch_add(1, Ordering::Relaxed);
+                self.lock(&other.inboxes[part]).map(|mut inbox| inbox.ask(&visit))
+            })?;
             Some(Some(visit))
         };
         by_part.into_iter().enumerate().map(visit).collect()
@@ -1180,6 +1185,7 @@ impl Session {
     fn answer(&self, owner: &Owner, part: usize, stacks: &mut Stacks, number: u64) -> Option<()> {
         let next = || self.lock(&owner.inboxes[part])?.next(number);
         while let Some(visit) = next() {
+            owner.asked.fetch_sub(1, Ordering::Relaxed);
             if !(self.full)() {
                 stacks.visited(&visit.lines, visit.bucket);
                 stacks.tell(&mut self.lock(&visit.there)?);
@@ -1206,21 +1212,21 @@ impl Session {
     /// What waits for a slot to be answered.
     #[cfg(test)]
     pub(crate) fn asked(&self, slot: usize) -> usize {
-        let owner = Arc::clone(&self.slots.lock().unwrap().owners[slot]);
-        owner.inboxes.iter().map(|inbox| inbox.lock().unwrap().asked()).sum()
+        self.slots.lock().unwrap().owners[slot].asked.load(Ordering::Relaxed)
     }
 
     /// Answers for slots that have had no batch for long what those of `mine` asked.
     fn help_asked(&self, mine: &Arc<Owner>) -> Option<()> {
         let owners = self.lock(&self.slots)?.owners.clone();
+        let askers = owners.len() - 1;
         for owner in owners.iter().filter(|owner| !Arc::ptr_eq(owner, mine)) {
             loop {
-                let asked = owner.inboxes.iter().map(|inbox| Some(self.lock(inbox)?.asked())).sum::<Option<usize>>()?;
-                if asked <= ASKED {
+                let asked = owner.asked.load(Ordering::Relaxed);
+                if asked <= ASKED * askers {
                     break;
                 } else if let Some(_turn) = try_until(&owner.turn, |_| true) {
                     self.answer_for(owner, || self.is_closed())?;
-                } else if asked <= MOST_ASKED || self.is_closed() {
+                } else if asked <= MOST_ASKED * askers || self.is_closed() {
                     break;
                 } else {
                     sleep(NAP);
@@ -1602,7 +1608,7 @@ const SPARE_COMINGS: usize = 64;
 /// How many may wait if the next one is not there yet.
 const MOST_MADE: usize = 64;
 
-/// How many batches may wait for a slot to tell them what they asked before others help, and before others wait.
+/// How many batches of each other slot may wait for a slot to tell them what they asked before others help, and before others wait.
 const ASKED: usize = 4;
 const MOST_ASKED: usize = 32;
 
@@ -1832,7 +1838,7 @@ mod tests {
     /// By the definition: all stacks are looked into for every line.
     fn coherence(turns: &Turns, limits: Limits, line_bytes: u32) -> Vec<Coherence> {
         let mut stacks = vec![Stack::new(limits); 4];
-        stacks.iter_mut().for_each(Stack::share);
+        stacks.iter_mut().for_each(|stack| stack.share(0));
         for (slot, accesses) in turns {
             let line = |&(line, store): &(u64, bool)| Reference::new(line * 64 / u64::from(line_bytes), store);
             let references: Vec<_> = accesses.iter().map(line).collect();
@@ -1841,8 +1847,10 @@ mod tests {
             let chunk = Chunk { references: &references, ..Chunk::default() };
             let mut lines = BTreeMap::new();
             references.iter().for_each(|one| *lines.entry(one.line()).or_default() |= one.is_store());
-            let lines: Vec<_> =
-                lines.into_iter().map(|(line, stored)| Common { lines: line..line + 1, stored }).collect();
+            let lines: Vec<_> = lines
+                .into_iter()
+                .map(|(line, stored)| Common { lines: line..line + 1, stored, holders: Holders::ALL })
+                .collect();
             let (mut visit, mut there) = (mine.begin_visit(&lines), There::none(&lines));
             before.iter_mut().chain(after).for_each(|other| {
                 let mut here = There::default();
@@ -1913,7 +1921,7 @@ mod tests {
             batch.access(line * 64, 8, true);
             session.feed(0, &batch, Bucket::FIRST);
         }
-        let asked = session.slots.lock().unwrap().owners[1].inboxes[0].lock().unwrap().asked();
+        let asked = session.asked(1);
         assert!(asked <= ASKED, "{asked}");
         let sum = |bins: &[bf_profile::Bin]| bins.iter().map(|bin| bin.count).sum::<u64>();
         let slots = &session.snapshot(PATIENCE).coherence[0].slots;

@@ -298,9 +298,9 @@ impl Stacks {
         self.whole().zip(stacks).for_each(|(stack, kept)| stack.replace_by(kept));
     }
 
-    /// From now on other slots' stores take lines away.
-    pub(crate) fn share(&mut self) {
-        self.whole().for_each(Stack::share);
+    /// From now on they are those of this slot, and other slots' stores take lines away.
+    pub(crate) fn share(&mut self, slot: u32) {
+        self.whole().for_each(|stack| stack.share(slot));
     }
 
     /// Enters all lines that were ever referenced, by the line sizes from the first of `directories` on.

@@ -12,6 +12,7 @@ use crate::courses::Course;
 use bf_profile::{LinePlace, LineUser, SharedLine, SharedLines};
 use bf_stack::ByLine;
 use foldhash::fast::FixedState;
+use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
 /// Where in the program an access comes from: an item; 0: unknown.
@@ -43,7 +44,7 @@ pub(crate) struct Tracker {
 #[derive(Debug, Default)]
 struct Line {
     number: u64,
-    users: Vec<User>,
+    users: SmallVec<[User; 2]>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +65,7 @@ struct User {
     true_misses: u64,
     false_misses: u64,
     /// Loads and stores by place.
-    places: Vec<(Place, [u64; 2])>,
+    places: SmallVec<[(Place, [u64; 2]); 3]>,
 }
 
 /// What a tracker counts of a user of a line: loads, stores, misses of true and of false sharing, and loads and stores by place.
@@ -132,7 +133,7 @@ impl Tracker {
         let user =
             User { slot, holds: true, held: true, stored_before: stored_at.is_some(), places, ..User::default() };
         self.may_be[line as usize % MAY_BE / 64] |= 1 << (line % 64);
-        self.lines.push(Line { number: line, users: vec![user] });
+        self.lines.push(Line { number: line, users: smallvec![user] });
         *self.places.of(line) = self.lines.len() as u32;
     }
 

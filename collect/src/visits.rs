@@ -94,11 +94,6 @@ impl Inbox {
         self.asked.pop_front_if(|visit| visit.number < number)
     }
 
-    /// How much is to be answered.
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.len()
-    }
-
     /// A batch was told all.
     pub(crate) fn tell(&mut self, visit: &Arc<Visit>) {
         self.told.push(Arc::clone(visit));

@@ -226,8 +226,8 @@ mod tests {
     use crate::shape::{Step, What};
     use crate::{Config, Session};
     use bf_stack::{
-        Bucket, Chunk, Common, Deferred, Engine as _, Found, Instructions, Learns as _, Limits, Plain, Position,
-        Reference, Stack, There, Went,
+        Bucket, Chunk, Common, Deferred, Engine as _, Found, Holders, Instructions, Learns as _, Limits, Plain,
+        Position, Reference, Stack, There, Went,
     };
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -352,7 +352,7 @@ mod tests {
 
     /// Where all lines stand where others can take them away from now on.
     fn positions(stack: &mut Stack, limits: Limits) -> BTreeMap<u64, Option<Position>> {
-        stack.share();
+        stack.share(0);
         let mut all = BTreeMap::new();
         stack.each_line(|line, _| {
             all.insert(line, cut(stack.position(line), limits));
@@ -473,7 +473,7 @@ mod tests {
             let all = all.into_iter().map(|(line, len, stored)| {
                 let lines = line.max(next)..(line + len).max(next);
                 next = lines.end;
-                Common { lines, stored }
+                Common { lines, stored, holders: Holders::ALL }
             });
             all.filter(|common| !common.lines.is_empty()).collect()
         })
@@ -493,7 +493,7 @@ mod tests {
             let all = || Instructions::ALL.into_iter().filter(|instructions| instructions.available());
             let mut walking: Vec<_> = all().map(|which| Stack::new(limits).with_instructions(which)).collect();
             let (mut written, mut scratch, mut there) = (Stack::new(limits), Scratch::default(), There::default());
-            walking.iter_mut().chain([&mut written]).for_each(Stack::share);
+            walking.iter_mut().chain([&mut written]).for_each(|stack| stack.share(0));
             let cut = |position| cut(position, limits);
             for (words, asked) in records.iter().chain(&records) {
                 let mut feed = |batch: &mut Batch| {
@@ -651,7 +651,7 @@ mod tests {
             let (mut stack, mut plain) = (Stack::new(Limits::default()), Plain::new(Limits::default()));
             let (mut scratch, mut walked) = (Scratch::default(), 0);
             if threads {
-                stack.share();
+                stack.share(0);
             }
             for count in [2000, 2000, 2000, 1200, 2000] {
                 let mut batch = Batch::new();
@@ -697,8 +697,8 @@ mod tests {
     fn threads_walk_up_to_a_line_that_was_taken_away_and_on() {
         let (mut shapes, mut scratch, limits) = (copying(), Scratch::default(), Limits::default());
         let [mut walking, mut written, mut of_walking, mut of_written] = std::array::from_fn(|_| Stack::new(limits));
-        walking.share();
-        written.share();
+        walking.share(0);
+        written.share(0);
         let mut walks = Vec::new();
         for round in 0..9 {
             let mut walked = 0;
@@ -710,7 +710,7 @@ mod tests {
                 if round == 5 {
                     let line = (0x80_0000 >> 6) + 200;
                     own.visited(
-                        &[Common { lines: line..line + 1, stored: true }],
+                        &[Common { lines: line..line + 1, stored: true, holders: Holders::ALL }],
                         Bucket::FIRST,
                         &mut There::default(),
                     );
@@ -737,7 +737,7 @@ mod tests {
         for taken in 60..70 {
             let (mut scratch, limits) = (Scratch::default(), Limits { max_set_bits: 0, max_ways: 64 });
             let mut stacks: [_; 2] = std::array::from_fn(|_| Stack::new(limits));
-            stacks.iter_mut().for_each(Stack::share);
+            stacks.iter_mut().for_each(|stack| stack.share(0));
             for round in 0..5 {
                 let mut batch = Batch::new();
                 batch.append([1, 800, 0x10_0000, 8].into_iter(), &mut shapes, |_| panic!("few accesses"));
@@ -749,7 +749,7 @@ mod tests {
                 let line = (0x10_0000 >> 6) + taken;
                 stacks.iter_mut().filter(|_| round == 3).for_each(|stack| {
                     stack.visited(
-                        &[Common { lines: line..line + 1, stored: true }],
+                        &[Common { lines: line..line + 1, stored: true, holders: Holders::ALL }],
                         Bucket::FIRST,
                         &mut There::default(),
                     );

@@ -9,23 +9,25 @@ pub(crate) enum Bytes {
     Argument(Value),
     /// Two arguments, multiplied.
     Product(Value, Value),
+    /// A Fortran descriptor says it afterwards.
+    Described(Value),
 }
 
 /// What a call does to memory, besides what it accesses.
 #[derive(Clone, Copy)]
 pub(crate) struct Allocation {
     /// The memory it takes back, if it does.
-    pub(crate) takes: Option<Value>,
+    pub(crate) takes: Option<Place>,
     /// Where the new memory is and how large.
     pub(crate) gives: Option<(Place, Bytes)>,
 }
 
-/// Where a call says where the memory is.
+/// Where memory is.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// It returns that.
-    Result(Value),
-    /// It stores that where an argument points.
+    /// There.
+    Value(Value),
+    /// What lies there says it.
     Stored(Value),
 }
 
@@ -39,24 +41,36 @@ pub(crate) fn of(call: Value) -> Option<Allocation> {
     let count = call.argument_count();
     let argument = |index: u32| (index < count).then(|| call.operand(index));
     let name = callee.name();
-    let gives = |bytes| Some(Allocation { takes: None, gives: Some((Place::Result(call), bytes)) });
-    let takes = |block| Some(Allocation { takes: Some(block), gives: None });
+    let gives = |bytes| Some(Allocation { takes: None, gives: Some((Place::Value(call), bytes)) });
+    let takes = |block| Some(Allocation { takes: Some(Place::Value(block)), gives: None });
     let size = |index| argument(index).filter(|size| size.ty().int_bits() == 64).map(Bytes::Argument);
     let block = argument(0).filter(|block| block.ty().is_pointer() && block.ty().address_space() == 0);
     match name.as_str() {
         "malloc" | "valloc" | "pvalloc" => gives(size(0)?),
         "aligned_alloc" | "memalign" | "mmap" | "mmap64" => gives(size(1)?),
         "calloc" => gives(Bytes::Product(argument(0)?, argument(1)?)),
-        "realloc" => Some(Allocation { takes: block, gives: Some((Place::Result(call), size(1)?)) }),
+        "realloc" => Some(Allocation { takes: block.map(Place::Value), gives: Some((Place::Value(call), size(1)?)) }),
         "reallocarray" => {
             let bytes = Bytes::Product(argument(1)?, argument(2)?);
-            Some(Allocation { takes: block, gives: Some((Place::Result(call), bytes)) })
+            Some(Allocation { takes: block.map(Place::Value), gives: Some((Place::Value(call), bytes)) })
         }
         "posix_memalign" => Some(Allocation { takes: None, gives: Some((Place::Stored(block?), size(2)?)) }),
         "free" | "cfree" | "munmap" => takes(block?),
+        // Fortran's library, told by a descriptor, which begins with where the object is.
+        "_FortranAAllocatableAllocate"
+        | "_FortranAAllocatableAllocateSource"
+        | "_FortranAPointerAllocate"
+        | "_FortranAPointerAllocateSource" => {
+            Some(Allocation { takes: None, gives: Some((Place::Stored(block?), Bytes::Described(block?))) })
+        }
+        "_FortranAAllocatableDeallocate"
+        | "_FortranAAllocatableDeallocatePolymorphic"
+        | "_FortranAPointerDeallocate"
+        | "_FortranAPointerDeallocatePolymorphic"
+        | "_FortranAMoveAlloc" => Some(Allocation { takes: Some(Place::Stored(block?)), gives: None }),
         _ if name.ends_with("__rust_alloc") || name.ends_with("__rust_alloc_zeroed") => gives(size(0)?),
         _ if name.ends_with("__rust_realloc") => {
-            Some(Allocation { takes: block, gives: Some((Place::Result(call), size(3)?)) })
+            Some(Allocation { takes: block.map(Place::Value), gives: Some((Place::Value(call), size(3)?)) })
         }
         _ if name.ends_with("__rust_dealloc") => takes(block?),
         // `operator new` and `operator new[]`, with and without alignment, throwing or not; likewise `delete`.

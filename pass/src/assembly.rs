@@ -2,6 +2,8 @@
 //!
 //! Only operands in memory are known. What assembly does through pointers in registers is between it and the processor.
 
+use core::ffi::CStr;
+
 /// What becomes of an argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Use {
@@ -49,6 +51,13 @@ const BARRIERS: [&str; 14] = [
     "wfe",
     "sev",
 ];
+
+/// The constraint that is missing where instructions change `rbx` and do not say so. Around `cpuid` programs put back 32 bits of it,
+/// as if that was all there is, and are lucky as long as the compiler has nothing there.
+pub(crate) fn lacks(template: &str, constraints: &str) -> Option<&'static CStr> {
+    let mut words = template.split(|each: char| !each.is_ascii_alphanumeric());
+    (words.any(|word| matches!(word, "ebx" | "rbx")) && !constraints.contains("bx}")).then_some(c"~{rbx}")
+}
 
 impl Assembly {
     /// Of LLVM's template and constraints.
@@ -129,6 +138,21 @@ impl Assembly {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_register_that_is_changed_is_said_to_be() {
+        let exchange = "xchg %ebx, $1\ncpuid\nxchg %ebx, $1";
+        assert_eq!(lacks(exchange, "={ax},=r,={cx},={dx},0,2"), Some(c"~{rbx}"));
+        assert_eq!(lacks("mov rbx, $0", ""), Some(c"~{rbx}"));
+        for (template, constraints) in [
+            (exchange, "={ax},=r,~{ebx}"),
+            ("cpuid", "={ax},={bx},={cx},={dx},0"),
+            ("movl %ebx, $0", "=r,{bx}"),
+            ("nop", ""),
+        ] {
+            assert_eq!(lacks(template, constraints), None, "{template}");
+        }
+    }
 
     #[test]
     fn operands_in_memory_are_known() {

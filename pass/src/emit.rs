@@ -6,7 +6,7 @@
 use core::mem::{offset_of, size_of};
 use std::ffi::CString;
 
-use bf_abi::{FLUSH_SYMBOL, TLS_SYMBOL, Tls};
+use bf_abi::{FLUSH_SYMBOL, FORTRAN_BYTES_SYMBOL, TLS_SYMBOL, Tls};
 
 use crate::access::{Access, Length};
 use crate::llvm::{Builder, Instruction, Module, Predicate, Type, Value};
@@ -84,6 +84,11 @@ impl Emitter {
                 Content::Value(value) => vec![*value],
                 Content::Access(access) => self.words(access),
                 Content::Loaded(at) => vec![self.builder.load(self.pointer, *at)],
+                Content::Described(descriptor) => {
+                    let ty = self.module.function_type(Some(self.word), &[self.pointer]);
+                    let name = CString::new(FORTRAN_BYTES_SYMBOL).unwrap_or_default();
+                    vec![self.builder.call(self.module.function(&name, ty), ty, &[*descriptor])]
+                }
                 Content::Product(a, b) => {
                     let [a, b] = [a, b].map(|value| self.builder.zero_extend(*value, self.word));
                     vec![self.builder.mul(a, b)]

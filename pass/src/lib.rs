@@ -144,6 +144,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     for function in &functions {
         // What is written is put in front of instructions that stay where they are. All plans are made before anything else is changed.
         emitter.keep_allocas_in_entry(*function);
+        function.blocks().flat_map(llvm::Block::instructions).for_each(Value::constrain);
         let plan =
             counter.as_ref().map_or_else(count::Plan::default, |counter| counter.plan(*function, tables.places()));
         let course = writer.as_ref().and_then(|writer| writer.plan(*function, &cutter));

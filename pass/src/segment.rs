@@ -14,10 +14,11 @@ use crate::allocation::{self, Bytes, Place};
 use crate::llvm::{Analyses, Block, Chain, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
-const RUNTIME: [&str; 13] = [
+const RUNTIME: [&str; 14] = [
     bf_abi::FLUSH_SYMBOL,
     bf_abi::SYNC_SYMBOL,
     bf_abi::RELEASE_SYMBOL,
+    bf_abi::FORTRAN_BYTES_SYMBOL,
     bf_abi::REGISTER_SYMBOL,
     bf_abi::counting::SLOTS_SYMBOL,
     bf_abi::counting::CALLED_SYMBOL,
@@ -72,6 +73,8 @@ pub(crate) enum Content {
     Loaded(Value),
     /// Two unsigned numbers, multiplied.
     Product(Value, Value),
+    /// How many bytes the object has that a Fortran descriptor describes.
+    Described(Value),
 }
 
 impl Segment {
@@ -307,22 +310,23 @@ impl Cutter {
 fn allocation(call: Value) -> Vec<Segment> {
     let Some(found) = allocation::of(call) else { return Vec::new() };
     let mut segments = Vec::new();
+    let content = |place| match place {
+        Place::Value(place) => Content::Value(place),
+        Place::Stored(at) => Content::Loaded(at),
+    };
     if let Some(block) = found.takes {
         let mut segment = Segment::of_kind(bf_abi::Segment::RELEASE, call);
-        segment.write(call, 1, Content::Value(block));
+        segment.write(call, 1, content(block));
         segments.push(segment);
     }
     if let Some(((place, bytes), after)) = found.gives.zip(call.after()) {
         let mut segment = Segment { kind: bf_abi::Segment::ALLOCATION, first: call, ..Segment::new(after) };
-        let place = match place {
-            Place::Result(result) => Content::Value(result),
-            Place::Stored(at) => Content::Loaded(at),
-        };
         let bytes = match bytes {
             Bytes::Argument(bytes) => Content::Value(bytes),
             Bytes::Product(count, unit) => Content::Product(count, unit),
+            Bytes::Described(descriptor) => Content::Described(descriptor),
         };
-        segment.write(after, 1, place);
+        segment.write(after, 1, content(place));
         segment.write(after, 1, bytes);
         segments.push(segment);
     }

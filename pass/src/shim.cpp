@@ -10,6 +10,7 @@
 #include "llvm/Demangle/Demangle.h"
 #include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/Dominators.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/MDBuilder.h"
 #include "llvm/IR/Module.h"
@@ -169,6 +170,16 @@ bool bf_shim_releases(LLVMValueRef Value) {
     return isReleaseOrStronger(Exchange->getSuccessOrdering());
   auto *Fence = dyn_cast<FenceInst>(I);
   return Fence && isReleaseOrStronger(Fence->getOrdering()) && Fence->getSyncScopeID() != SyncScope::SingleThread;
+}
+
+// Adds a constraint to the inline assembly that is called.
+void bf_shim_constrain(LLVMValueRef Value, const char *Constraint) {
+  auto *Call = unwrap<CallBase>(Value);
+  auto *Asm = cast<InlineAsm>(Call->getCalledOperand());
+  std::string Constraints(Asm->getConstraintString());
+  Constraints += (Constraints.empty() ? "" : ",") + std::string(Constraint);
+  Call->setCalledOperand(InlineAsm::get(Asm->getFunctionType(), Asm->getAsmString(), Constraints, Asm->hasSideEffects(),
+                                        Asm->isAlignStack(), Asm->getDialect(), Asm->canThrow()));
 }
 
 // The name of an instruction's opcode, as the language reference has it.

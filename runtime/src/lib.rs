@@ -43,6 +43,7 @@ mod env;
 mod exec;
 mod fair;
 mod fork;
+mod fortran;
 mod heap;
 mod helpers;
 mod level;
@@ -99,6 +100,18 @@ pub extern "C" fn bf_sync() {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn bf_release() {
     thread::release();
+}
+
+/// Called where Fortran's library allocated the object of a descriptor: see `bf-abi`.
+///
+/// # Safety
+///
+/// `descriptor` is one of Fortran's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn bf_fortran_bytes(descriptor: *const fortran::Descriptor) -> u64 {
+    // SAFETY:
+    // - the caller's obligation
+    unsafe { fortran::bytes(descriptor) }
 }
 
 /// Called once per instrumented module by its constructor.

@@ -236,6 +236,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
             let start = inner.hand_out(cursor);
             drop(inner);
             checkpoint::write_if_due();
+            thread.pace.goes_on(clock::now());
             start
         })
     };

@@ -94,7 +94,7 @@ pub use sheets::MOST_LINES;
 pub use simd::Instructions;
 pub use sink::{MissesBySite, Outcome, Sink, SiteMisses};
 pub use template::{Found, Learns, Use, Went};
-pub use visit::{Common, There, Visit};
+pub use visit::{Common, Holders, There, Visit};
 
 use std::ops::Range;
 

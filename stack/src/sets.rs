@@ -178,9 +178,13 @@ impl Sets {
     pub(crate) fn depth<V: Vector, const W: usize>(&self, line: u64, last: Time) -> [u8; W] {
         let mut newer = [0; W];
         for kept in &self.kept {
-            let sets = View { front: kept.front.all(), back: kept.back.all(), parts: kept.parts };
-            let place = kept.order.place::<ANY>(line as u32);
-            if sets.sums::<V, W, ANY>(&kept.order, place, last, sets.newer::<V>(place, last), &mut newer) {
+            let height = (kept.order.bits - kept.order.down_to) as usize;
+            let has_no_room = match (kept.parts, height) {
+                (3, 2) => kept.depth::<V, W, 3, 2>(line, last, &mut newer),
+                (3, 6) => kept.depth::<V, W, 3, 6>(line, last, &mut newer),
+                _ => kept.depth::<V, W, ANY, ANY>(line, last, &mut newer),
+            };
+            if has_no_room {
                 break;
             }
         }
@@ -340,6 +344,20 @@ impl<const W: usize, const PARTS: usize, const HEIGHT: usize> Task for Apply<'_,
 }
 
 impl Kept {
+    /// The same for the set counts that are kept here; what [`View::sums`] returns.
+    #[inline(always)]
+    fn depth<V: Vector, const W: usize, const PARTS: usize, const HEIGHT: usize>(
+        &self,
+        line: u64,
+        last: Time,
+        newer: &mut [u8; W],
+    ) -> bool {
+        let parts = if PARTS == ANY { self.parts } else { PARTS };
+        let sets = View { front: self.front.all(), back: self.back.all(), parts };
+        let place = self.order.place::<HEIGHT>(line as u32);
+        sets.sums::<V, W, HEIGHT>(&self.order, place, last, sets.newer::<V>(place, last), newer)
+    }
+
     #[inline(always)]
     fn apply<V: Vector, const W: usize, const PARTS: usize, const HEIGHT: usize>(&mut self, moves: &mut [Move<W>]) {
         let parts = if PARTS == ANY { self.parts } else { PARTS };

@@ -99,20 +99,31 @@ pub struct Shared {
 #[derive(Clone, Debug)]
 struct Positions {
     full: Bins,
-    sets: Vec<Vec<u64>>,
+    /// By set count and position, `positions` of them.
+    sets: Vec<u64>,
+    positions: usize,
 }
 
 impl Positions {
+    fn new(limits: Limits) -> Self {
+        let positions = limits.max_ways as usize + 1;
+        Self { full: Bins::default(), sets: vec![0; positions * limits.max_set_bits as usize], positions }
+    }
+
+    /// One more with 2^(index + 1) sets, so often.
+    #[inline(always)]
+    fn count(&mut self, index: usize, position: u8, times: u64) {
+        self.sets[index * self.positions + usize::from(position).min(self.positions - 1)] += times;
+    }
+
     /// Whether something was counted.
     fn any(&self) -> bool {
-        !self.full.binned(None).is_empty() || self.sets.iter().flatten().any(|&count| count > 0)
+        !self.full.binned(None).is_empty() || self.sets.iter().any(|&count| count > 0)
     }
 
     fn add(&mut self, other: &Self, times: u64) {
         self.full.merge(&other.full, times);
-        for (row, other) in self.sets.iter_mut().zip(&other.sets) {
-            row.iter_mut().zip(other).for_each(|(sum, count)| *sum += count * times);
-        }
+        self.sets.iter_mut().zip(&other.sets).for_each(|(sum, count)| *sum += count * times);
     }
 }
 
@@ -146,13 +157,8 @@ fn add_events(sum: &mut Vec<Events>, other: &[Events], times: u64) {
     for (sum, other) in sum.iter_mut().zip(other) {
         for (sum, other) in sum.0.iter_mut().zip(&other.0) {
             let Some(other) = other else { continue };
-            match sum {
-                Some(sum) => sum.add(other, times),
-                None => {
-                    let sets = other.sets.iter().map(|row| vec![0; row.len()]).collect();
-                    sum.insert(Box::new(Positions { full: Bins::default(), sets })).add(other, times);
-                }
-            }
+            let none = || Box::new(Positions { full: Bins::default(), sets: vec![0; other.sets.len()], ..**other });
+            sum.get_or_insert_with(none).add(other, times);
         }
     }
 }
@@ -160,6 +166,7 @@ fn add_events(sum: &mut Vec<Events>, other: &[Events], times: u64) {
 /// Of a stack whose lines can be taken away.
 #[derive(Clone, Debug)]
 pub(crate) struct Sharing<const W: usize> {
+    pub(crate) slot: u32,
     limits: Limits,
     /// The time of the next reference.
     now: Instant,
@@ -195,8 +202,9 @@ pub(crate) enum Known {
 }
 
 impl<const W: usize> Sharing<W> {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(slot: u32, limits: Limits) -> Self {
         Self {
+            slot,
             limits,
             now: 1,
             held: boxed::array(0),
@@ -374,21 +382,15 @@ impl<const W: usize> Sharing<W> {
         if index >= self.counts.len() {
             self.counts.resize_with(index + 1, Events::default);
         }
-        let Limits { max_set_bits, max_ways } = self.limits;
-        let make = || {
-            let sets = vec![vec![0; max_ways as usize + 1]; max_set_bits as usize];
-            Box::new(Positions { full: Bins::default(), sets })
-        };
-        Some(self.counts[index].0[event as usize].get_or_insert_with(make))
+        let limits = self.limits;
+        Some(self.counts[index].0[event as usize].get_or_insert_with(|| Box::new(Positions::new(limits))))
     }
 
     pub(crate) fn count(&mut self, event: Event, bucket: Bucket, at: &Position, weight: u64) {
-        let most = self.limits.max_ways as usize;
+        let set_counts = self.limits.max_set_bits as usize;
         if let Some(tally) = self.tally(event, bucket) {
             tally.full.add(at.full.into(), weight);
-            for (row, &p) in tally.sets.iter_mut().zip(&at.by_set) {
-                row[usize::from(p).min(most)] += weight;
-            }
+            at.by_set.iter().take(set_counts).enumerate().for_each(|(index, &p)| tally.count(index, p, weight));
         }
     }
 
@@ -407,30 +409,27 @@ impl<const W: usize> Sharing<W> {
             return;
         }
         let Limits { max_set_bits, max_ways } = self.limits;
-        let (bits, most) = (max_set_bits as usize, max_ways as usize);
-        let nearer = |p: u8, d: u8| usize::from(p).min(most) < usize::from(d).min(most);
+        // Which set counts it serves, as bits.
+        let served = own.map_or(u32::MAX, |own| {
+            let nearer = |(p, d): (&u8, &u8)| *p < *d && u32::from(*p) < max_ways;
+            let all = there.by_set.iter().zip(&own.by_set).map(nearer);
+            all.zip(0..).fold(0, |served, (nearer, index)| served | u32::from(nearer) << index)
+        }) & ((1 << max_set_bits) - 1);
         let all = times * u64::from(lines);
-        let (mut served, mut served_full) = (0_u32, 0);
+        let mut served_full = 0;
         if let Some(remote) = self.tally(Event::Remote, bucket) {
             for full in (0..lines).map(full).filter(|&full| own.is_none_or(|own| full < own.full)) {
                 remote.full.add(full.into(), times);
                 served_full += times;
             }
-            for (index, (row, &p)) in remote.sets.iter_mut().zip(&there.by_set[..bits]).enumerate() {
-                if own.is_none_or(|own| nearer(p, own.by_set[index])) {
-                    row[usize::from(p).min(most)] += all;
-                    served |= 1 << index;
-                }
-            }
+            bits(served).for_each(|index| remote.count(index, there.by_set[index], all));
         }
         let Some(own) = own.filter(|_| served != 0 || served_full > 0) else { return };
         if let Some(tally) = self.tally(Event::Own, bucket) {
             if served_full > 0 {
                 tally.full.add(own.full.into(), served_full);
             }
-            for (index, (row, &d)) in tally.sets.iter_mut().zip(&own.by_set[..bits]).enumerate() {
-                row[usize::from(d).min(most)] += if served >> index & 1 != 0 { all } else { 0 };
-            }
+            bits(served).for_each(|index| tally.count(index, own.by_set[index], all));
         }
     }
 
@@ -448,7 +447,7 @@ impl<const W: usize> Sharing<W> {
                     let tally = events.0[event as usize].as_ref();
                     tally.map_or_else(ByPosition::default, |tally| ByPosition {
                         full: tally.full.binned(None),
-                        sets: tally.sets.iter().map(|row| trimmed(row)).collect(),
+                        sets: tally.sets.chunks(tally.positions).map(trimmed).collect(),
                     })
                 };
                 let shared = Shared {
@@ -463,6 +462,15 @@ impl<const W: usize> Sharing<W> {
             })
             .collect()
     }
+}
+
+/// Numbers of bits that are set, ascending.
+fn bits(mut set: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(bit)
+    })
 }
 
 /// Without the zeros at its end.

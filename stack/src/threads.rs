@@ -25,10 +25,11 @@ use crate::{Bucket, Chunk, Went};
 use std::ops::Range;
 
 impl Stack {
-    /// From now on lines can be taken away by other stacks' stores. What was referenced before stands as it did.
-    pub fn share(&mut self) {
+    /// From now on it is the stack of this slot, and lines can be taken away by other slots' stores. What was referenced before stands
+    /// as it did.
+    pub fn share(&mut self, slot: u32) {
         self.settle();
-        of_width!(&mut self.core, core => core.share())
+        of_width!(&mut self.core, core => core.share(slot))
     }
 
     /// From now on it is the stack of so many threads.
@@ -176,13 +177,13 @@ struct Single {
 }
 
 impl<const W: usize> Core<W> {
-    fn share(&mut self) {
+    fn share(&mut self, slot: u32) {
         if self.sharing.is_some() {
             return;
         }
         self.deferred = false;
         std::mem::replace(&mut self.templates, Templates::new()).count(&mut self.buckets);
-        let mut sharing = Box::new(Sharing::new(self.limits));
+        let mut sharing = Box::new(Sharing::new(slot, self.limits));
         self.older.oldest_first(&self.lines).into_iter().for_each(|id| sharing.begin_older(id));
         for entry in self.tiers.oldest_first() {
             sharing.touch(entry);
@@ -207,13 +208,15 @@ impl<const W: usize> Core<W> {
     fn pass_on<V: Vector>(&mut self, lines: &[Common], there: &mut There) -> Vec<(u64, Here)> {
         let mut stored_here = Vec::new();
         let (mut singles, mut still) = (Vec::new(), Still::new(self.follow()));
-        for Common { lines, stored } in lines {
+        let slot = self.sharing.as_ref().map_or(0, |sharing| sharing.slot);
+        for Common { lines, stored, holders } in lines {
             let (mut lines, stored) = (lines.clone(), *stored);
             let (mut look, mut pause) = (lines.start, EVEN);
+            let may_hold = holders.has(slot);
             while !lines.is_empty() {
                 let line = lines.start;
                 if line >= look && lines.end - line >= EVEN {
-                    let absent = self.absent(&lines);
+                    let absent = if may_hold { self.absent(&lines) } else { lines.end - line };
                     let even = if absent >= EVEN || stored { 0 } else { self.stand::<V>(&lines, &mut still) };
                     if absent >= EVEN || even > 0 {
                         self.pass_on_singles::<V>(&mut singles, there, &mut stored_here, &mut still.follow);
@@ -228,7 +231,7 @@ impl<const W: usize> Core<W> {
                     }
                     (look, pause) = (line + pause, 2 * pause);
                 }
-                let id = self.lines.find(line);
+                let id = if may_hold { self.lines.find(line) } else { None };
                 id.into_iter().for_each(|id| self.prefetch(id));
                 singles.push(Single { line, id, stored });
                 lines.start += 1;

@@ -17,6 +17,40 @@ pub struct Common {
     pub lines: Range<u64>,
     /// Whether the batch stores them.
     pub stored: bool,
+    /// Who may hold them.
+    pub holders: Holders,
+}
+
+/// Slots that may hold lines, by the lowest bits of their numbers: these, and perhaps others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holders(u64);
+
+impl Holders {
+    /// Any slot.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// One slot.
+    #[must_use]
+    pub fn only(slot: u32) -> Self {
+        Self(1 << (slot % u64::BITS))
+    }
+
+    /// And one more.
+    #[must_use]
+    pub fn and(self, slot: u32) -> Self {
+        Self(self.0 | Self::only(slot).0)
+    }
+
+    /// These, too.
+    pub fn add(&mut self, others: Self) {
+        self.0 |= others.0;
+    }
+
+    /// Whether it is one of them.
+    #[must_use]
+    pub fn has(self, slot: u32) -> bool {
+        self.0 & Self::only(slot).0 != 0
+    }
 }
 
 impl Common {
@@ -71,6 +105,13 @@ impl Place {
     }
 }
 
+impl Stand {
+    /// Whether the place of each line is given.
+    fn is_each(&self) -> bool {
+        self.numbers.len() == self.by as usize
+    }
+}
+
 impl There {
     /// Of such lines, in no stack.
     #[must_use]
@@ -83,14 +124,20 @@ impl There {
     /// So many lines more; places of the first ones, and those that follow go on like that.
     pub(crate) fn push(&mut self, lines: u32, places: &[Option<Place>]) {
         let from = self.stands.last().map_or(0, |last| last.numbers.end);
-        if let ([.., None], [None], Some(last @ Stand { by: 1, .. })) =
-            (&self.places[..], places, self.stands.last_mut())
-        {
-            last.numbers.end += lines;
-        } else if lines > 0 {
-            let (by, first) = (places.len() as u32, self.places.len());
-            self.places.extend(places);
-            self.stands.push(Stand { numbers: from..from + lines, by, first });
+        let by = places.len() as u32;
+        match (&self.places[..], places, self.stands.last_mut()) {
+            _ if lines == 0 => {}
+            ([.., None], [None], Some(last @ Stand { by: 1, .. })) => last.numbers.end += lines,
+            (.., Some(last)) if lines == by && last.is_each() => {
+                self.places.extend(places);
+                last.numbers.end += lines;
+                last.by += lines;
+            }
+            _ => {
+                let first = self.places.len();
+                self.places.extend(places);
+                self.stands.push(Stand { numbers: from..from + lines, by, first });
+            }
         }
     }
 
@@ -127,7 +174,7 @@ impl There {
             };
             let mut firsts = [None; MOST_LINES];
             let mut begin = firsts.iter_mut().zip(from..end.min(from + by));
-            let even = by.is_multiple_of(one.by) && by.is_multiple_of(other.by);
+            let even = !one.is_each() && !other.is_each() && by.is_multiple_of(one.by) && by.is_multiple_of(other.by);
             let is_told = |(place, number): (&mut Option<Place>, u32)| {
                 *place = of(number, (end - 1 - number) / by)?;
                 Some(())
@@ -349,11 +396,13 @@ impl Visit {
                 let lines = (stand.numbers.end - number).div_ceil(own.step).min(own.lines - done);
                 done += lines;
                 // Every so many of them go on from each other.
-                let every = stand.by / gcd(stand.by, own.step);
+                let every = if lines == 1 { 1 } else { stand.by / gcd(stand.by, own.step) };
                 for at in 0..every.min(lines) {
                     if let Some(Place { position, deeper }) = there.place(stand, number + at * own.step) {
-                        let (lines, deeper) =
-                            ((lines - at).div_ceil(every), deeper.wrapping_mul(every * own.step / stand.by));
+                        let (lines, deeper) = match (lines - at).div_ceil(every) {
+                            1 => (1, 0),
+                            lines => (lines, deeper.wrapping_mul(every * own.step / stand.by)),
+                        };
                         sharing.count_remote(bucket, (&position, deeper, lines), own.distance.as_ref(), own.times);
                     }
                 }
@@ -397,7 +446,7 @@ mod tests {
         /// The least position of each line is that of its least ones.
         #[test]
         fn places_together_are_those_of_each_line(stacks in prop::collection::vec(there(80), 1..4)) {
-            let mut all = There::none(&[Common { lines: 0..80, stored: false }]);
+            let mut all = There::none(&[Common { lines: 0..80, stored: false, holders: Holders::ALL }]);
             stacks.iter().for_each(|there| all.add(&mut there.clone(), &mut There::default()));
             let stacks: Vec<Vec<_>> = stacks.iter().map(|there| there.positions().collect()).collect();
             let least = |line: usize| stacks.iter().filter_map(|there| there[line]).reduce(|least, other| least.min(&other));
@@ -410,9 +459,9 @@ mod tests {
             there in there(80),
             own in prop::collection::vec((0..80_u32, 1..=4_u32, 1..40_u32, 1..9_u64, prop::option::of((950..1150_u32, 0..9_u8))), 1..9),
         ) {
-            let mut sharing: [Sharing<16>; 2] = std::array::from_fn(|_| Sharing::new(Limits { max_set_bits: 3, max_ways: 6 }));
+            let mut sharing: [Sharing<16>; 2] = std::array::from_fn(|_| Sharing::new(0, Limits { max_set_bits: 3, max_ways: 6 }));
             let positions: Vec<_> = there.positions().collect();
-            let mut visit = Visit::default().begun(&[Common { lines: 0..80, stored: false }]);
+            let mut visit = Visit::default().begun(&[Common { lines: 0..80, stored: false, holders: Holders::ALL }]);
             for (first, step, lines, times, distance) in own {
                 let lines = lines.min((80 - first).div_ceil(step));
                 let distance = distance.map(|(full, depth)| Position { full, by_set: [depth; Limits::MOST_SET_BITS as usize] });

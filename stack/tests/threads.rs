@@ -2,8 +2,8 @@
 //! count and set.
 
 use bf_stack::{
-    Bucket, ByPosition, Chunk, Common, Counted, Digest, Digester, Engine, Instructions, Item, Limits, Part, Position,
-    Reference, Repeat, Shared, Stack, There,
+    Bucket, ByPosition, Chunk, Common, Counted, Digest, Digester, Engine, Holders, Instructions, Item, Limits, Part,
+    Position, Reference, Repeat, Shared, Stack, There,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -19,7 +19,7 @@ fn ask(stack: &mut Stack, lines: &[Common], bucket: Bucket, all: &mut There) {
 fn common(references: &[Reference]) -> Vec<Common> {
     let mut lines = BTreeMap::new();
     references.iter().for_each(|one| *lines.entry(one.line()).or_default() |= one.is_store());
-    lines.into_iter().map(|(line, stored)| Common { lines: line..line + 1, stored }).collect()
+    lines.into_iter().map(|(line, stored)| Common { lines: line..line + 1, stored, holders: Holders::ALL }).collect()
 }
 
 /// From the top.
@@ -181,7 +181,7 @@ type Turn = (usize, u8, Vec<(u32, Vec<(u64, bool)>)>);
 fn check(threads: usize, turns: &[Turn], limits: Limits, instructions: Instructions, late: usize) {
     let mut model = Model::new(limits, threads);
     let mut stacks: Vec<_> = (0..threads).map(|_| Stack::new(limits).with_instructions(instructions)).collect();
-    let shared = |stacks: &mut Vec<Stack>| stacks.iter_mut().for_each(Stack::share);
+    let shared = |stacks: &mut Vec<Stack>| stacks.iter_mut().for_each(|stack| stack.share(0));
     // The stack of all threads, from their digests and from their references; and from digests that others made by turns.
     let (mut digested, mut fed) = (stacks[0].clone(), stacks[0].clone());
     let mut others = [(); 2].map(|()| Digester::new(limits).with_instructions(instructions));
@@ -394,7 +394,7 @@ proptest! {
 fn a_table_that_nobody_writes_is_never_taken_away() {
     let limits = Limits::default();
     let mut stacks = vec![Stack::new(limits); 4];
-    stacks.iter_mut().for_each(Stack::share);
+    stacks.iter_mut().for_each(|stack| stack.share(0));
     let table: Vec<_> = (0..1000).map(|line| Reference::new(line, false)).collect();
     let lines = common(&table);
     for round in 0..8 {

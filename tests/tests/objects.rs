@@ -102,8 +102,25 @@ fn what_a_library_allocates_belongs_to_who_asked_for_it() {
 
 #[test]
 fn a_fortran_array_is_a_block() {
-    let program = "program p\n  real(8), allocatable :: x(:)\n  integer :: i\n  allocate(x(100000)) ! here\n  do i = 1, 100000\n    x(i) = i\n  \
-                   end do\n  if (x(77) > 78) stop 1\nend program\n";
+    // What the compiler allocates itself, and what it leaves to its library: each with a size of its own.
+    let program = "program p
+  real(8), allocatable :: x(:), y(:), z(:, :)
+  real(8), pointer :: q(:)
+  integer :: i, status
+  allocate(x(10000)) ! line 5
+  allocate(y(20000), stat=status)
+  allocate(z(150, 200), source=0d0)
+  allocate(q(40000)) ! line 8
+  do i = 1, 10000
+    x(i) = i; y(2 * i) = i; q(4 * i) = i; z(1 + mod(i, 150), 1) = i
+  end do
+  if (x(77) + y(4) + q(8) > 78 + z(3, 1)) stop 1
+  deallocate(y, q)
+  allocate(q(50000))
+  q(1:5000) = 1
+  if (q(7) > 2) stop 1
+end program
+";
     let sandbox = Sandbox::new();
     sandbox.write("array.f90", program);
     let library = bf_tests::prefix().join("lib/bf");
@@ -114,9 +131,13 @@ fn a_fortran_array_is_a_block() {
     let _ = succeed(sandbox.command("flang-22").args(["array.o", "-o", "array"]).arg(runtime).arg(path));
     let _ = succeed(sandbox.program("array").env("BF_BY_OBJECT", "1"));
     let rows = by_object(&sandbox);
-    let row = rows.iter().find(|row| row["bytes"] == 800_000).unwrap_or_else(|| panic!("{rows:?}"));
-    assert_eq!((&row["kind"], &row["store_references"]), (&"heap".into(), &100_000.into()));
-    assert!(row["name"].as_str().unwrap().contains("(array.f90:4)"), "{row}");
+    for (line, bytes, stores) in
+        [(5, 80_000, 10_000), (6, 160_000, 10_000), (7, 240_000, 10_000), (8, 320_000, 10_000), (14, 400_000, 5_000)]
+    {
+        let row = rows.iter().find(|row| row["bytes"] == bytes).unwrap_or_else(|| panic!("{bytes}: {rows:#?}"));
+        assert_eq!((&row["kind"], &row["store_references"]), (&"heap".into(), &stores.into()), "{row}");
+        assert!(row["name"].as_str().unwrap().contains(&format!("(array.f90:{line})")), "{row}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::origin::file_in;
 use super::*;
-use crate::assembly::Assembly;
+use crate::assembly::{self, Assembly};
 
 // SAFETY (for every block below): as for `Module`.
 impl Type {
@@ -226,16 +226,27 @@ impl Value {
         releases || self.assembly().is_some_and(|assembly| assembly.releases())
     }
 
-    /// What it says of memory, if it is inline assembly.
-    pub(crate) fn assembly(self) -> Option<Assembly> {
+    /// Its template and its constraints, if it is inline assembly.
+    fn template(self) -> Option<(String, String)> {
         let callee = Some(self).filter(|each| each.instruction() == Instruction::Call).map(Self::callee)?;
         callee.is_inline_asm().then(|| {
             // SAFETY: as said above the impl; asked of inline assembly.
             let template = text(|length| unsafe { LLVMGetInlineAsmAsmString(callee.0, length) });
             // SAFETY: likewise.
-            let constraints = text(|length| unsafe { LLVMGetInlineAsmConstraintString(callee.0, length) });
-            Assembly::of(&template, &constraints)
+            (template, text(|length| unsafe { LLVMGetInlineAsmConstraintString(callee.0, length) }))
         })
+    }
+
+    /// What it says of memory, if it is inline assembly.
+    pub(crate) fn assembly(self) -> Option<Assembly> {
+        self.template().map(|(template, constraints)| Assembly::of(&template, &constraints))
+    }
+
+    /// If it is inline assembly, no value is kept meanwhile where it does not say that none may be.
+    pub(crate) fn constrain(self) {
+        let lacking = self.template().and_then(|(template, constraints)| assembly::lacks(&template, &constraints));
+        // SAFETY: as said above the impl; asked of inline assembly.
+        lacking.into_iter().for_each(|constraint| unsafe { bf_shim_constrain(self.0, constraint.as_ptr()) });
     }
 
     /// Whether this instruction always goes on to the next one.

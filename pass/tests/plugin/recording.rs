@@ -112,3 +112,24 @@ fn a_loop_makes_the_accesses_that_arithmetic_says() {
         assert_eq!((bytes("L "), bytes("S ")), (4012, 4012), "{flags:?}");
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn assembly_that_puts_back_half_of_a_register_does_no_harm() {
+    // As `configure` scripts ask which instructions there are.
+    let text = r#"#include <stdio.h>
+int main(void) {
+  int a, b, c, d;
+  __asm__ __volatile__("xchg %%ebx, %1\n cpuid\n xchg %%ebx, %1\n" : "=a"(a), "=r"(b), "=c"(c), "=d"(d) : "a"(0), "2"(0));
+  FILE *file = fopen("/dev/null", "w");
+  if (!file) return 1;
+  fprintf(file, "%x:%x:%x:%x\n", a, b, c, d);
+  return fclose(file);
+}
+"#;
+    let workshop = Workshop::new();
+    let source = workshop.source("cpuid.c", text);
+    for level in ["-O0", "-O1", "-O2", "-O3"] {
+        assert!(workshop.record(&source, &[level]).contains("module "), "{level}");
+    }
+}
