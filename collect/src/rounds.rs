@@ -347,7 +347,10 @@ impl Rounds {
                             round.go_on(Place::START, &batch.words()[end.word..]);
                             self.state = State::following(round, at, Origin::Recorded);
                         }
-                        None => self.give_up(),
+                        None => {
+                            self.give_up();
+                            self.spare = round;
+                        }
                     }
                 }
                 Next::Analyse
