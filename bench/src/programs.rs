@@ -50,7 +50,7 @@ const KERNELS: [&str; 17] = [
 ];
 
 /// The same of two threads.
-const TEAMS: [&str; 8] = [
+const TEAMS: [&str; 9] = [
     "team-jacobi:2000",
     "team-gradients:200",
     "team-gemm:40",
@@ -59,6 +59,7 @@ const TEAMS: [&str; 8] = [
     "team-own:1000",
     "team-cycles:100",
     "team-histogram:500",
+    "team-search:10",
 ];
 
 /// How a program is run.
