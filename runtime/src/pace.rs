@@ -40,6 +40,13 @@ impl Pace {
         mean >= Self::OFTEN || now.saturating_sub(self.handed_over.load(Relaxed)) >= Self::MOST
     }
 
+    /// The thread stood still for so long, because what it recorded had to be read.
+    pub fn stood(&self, time: u64) {
+        for moment in [&self.last, &self.handed_over] {
+            moment.store(moment.load(Relaxed) + time, Relaxed);
+        }
+    }
+
     /// The thread handed over, and goes on now.
     pub fn goes_on(&self, now: u64) {
         self.last.store(now, Relaxed);
@@ -71,6 +78,22 @@ mod tests {
         for times in [&[600][..], &[2_000], &[50, 50, 6_000], &[30, 1_000_000], &[10, 10, 10, 10, 10, 8_000]] {
             assert_eq!(counted(times), 1000, "{times:?}");
         }
+    }
+
+    #[test]
+    fn what_reading_takes_is_not_between_releases() {
+        let (pace, mut now) = (Pace::new(), 1_000_000);
+        let counts = (0..1000).filter(|_| {
+            pace.stood(20_000);
+            now += 20_000 + 100;
+            let counts = pace.counts(now);
+            if counts {
+                pace.goes_on(now);
+            }
+            counts
+        });
+        let counts = counts.count();
+        assert!((10..=60).contains(&counts), "{counts}");
     }
 
     #[test]

@@ -209,6 +209,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
         return None;
     }
     let thread = Thread::of(cursor).unwrap_or_else(|| register(cursor));
+    let begin = clock::now();
     // SAFETY:
     // - only this thread works on its stack, and signals are blocked, so not twice
     let start = unsafe {
@@ -236,10 +237,10 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
             let start = inner.hand_out(cursor);
             drop(inner);
             checkpoint::write_if_due();
-            thread.pace.goes_on(clock::now());
             start
         })
     };
+    thread.pace.stood(clock::now() - begin);
     Some(start)
 }
 
