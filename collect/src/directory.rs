@@ -287,9 +287,10 @@ impl Directory {
         let shared = |&(line, (users, holders)): &(u64, (&Users, &Holders))| {
             (users.slots, users.stored) == (SEVERAL, TRACKED)
                 && *holders == first
+                && first.has(slot)
                 && !(counted && tracker.may_track(line))
         };
-        let all = lines.zip(users.iter().zip(holders)).filter(|_| first.has(slot));
+        let all = lines.zip(users.iter().zip(holders));
         (all.take_while(shared).count() as u64, first)
     }
 

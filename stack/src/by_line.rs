@@ -237,7 +237,7 @@ impl<T: Copy + Default> Region<T> {
 }
 
 /// Numbers of bits that are set, ascending.
-fn bits(mut word: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn bits(mut word: u64) -> impl Iterator<Item = u64> {
     std::iter::from_fn(move || {
         let bit = (word != 0).then(|| u64::from(word.trailing_zeros()))?;
         word &= word - 1;

@@ -2,7 +2,7 @@
 //!
 //! Kept only of stacks whose lines can be taken away ([`crate::Stack::share`]); others have none of this and pay nothing.
 
-use crate::by_line::Mix;
+use crate::by_line::{Mix, bits};
 use crate::counts::{Binned, Bins, Buckets};
 use crate::digest::Digesting;
 use crate::held::{ENTRIES, Entry};
@@ -410,10 +410,10 @@ impl<const W: usize> Sharing<W> {
         }
         let Limits { max_set_bits, max_ways } = self.limits;
         // Which set counts it serves, as bits.
-        let served = own.map_or(u32::MAX, |own| {
+        let served = own.map_or(u64::MAX, |own| {
             let nearer = |(p, d): (&u8, &u8)| *p < *d && u32::from(*p) < max_ways;
             let all = there.by_set.iter().zip(&own.by_set).map(nearer);
-            all.zip(0..).fold(0, |served, (nearer, index)| served | u32::from(nearer) << index)
+            all.zip(0..).fold(0, |served, (nearer, index)| served | u64::from(nearer) << index)
         }) & ((1 << max_set_bits) - 1);
         let all = times * u64::from(lines);
         let mut served_full = 0;
@@ -422,14 +422,14 @@ impl<const W: usize> Sharing<W> {
                 remote.full.add(full.into(), times);
                 served_full += times;
             }
-            bits(served).for_each(|index| remote.count(index, there.by_set[index], all));
+            bits(served).for_each(|index| remote.count(index as usize, there.by_set[index as usize], all));
         }
         let Some(own) = own.filter(|_| served != 0 || served_full > 0) else { return };
         if let Some(tally) = self.tally(Event::Own, bucket) {
             if served_full > 0 {
                 tally.full.add(own.full.into(), served_full);
             }
-            bits(served).for_each(|index| tally.count(index, own.by_set[index], all));
+            bits(served).for_each(|index| tally.count(index as usize, own.by_set[index as usize], all));
         }
     }
 
@@ -462,15 +462,6 @@ impl<const W: usize> Sharing<W> {
             })
             .collect()
     }
-}
-
-/// Numbers of bits that are set, ascending.
-fn bits(mut set: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
-        set &= set - 1;
-        Some(bit)
-    })
 }
 
 /// Without the zeros at its end.
