@@ -455,7 +455,10 @@ fn text(breakdown: &Breakdown, top: usize) -> String {
         text += "Write-backs of private caches of several threads are not known by place.\n";
     }
     if shown.iter().any(|item| item.key.merged) {
-        text += "(several lines): so many lines are told apart, those that ran first; what ran later is one row for each function.\n";
+        let what = if breakdown.by == By::Block { "blocks" } else { "lines" };
+        text += &format!(
+            "(several {what}): only so many are told apart, those that ran first or often; the others are one row for each function.\n"
+        );
     }
     text
 }

@@ -37,8 +37,8 @@ impl Access {
 pub trait Shapes {
     /// How many words the record with this header has, the header included.
     fn words(&self, header: u64) -> u32;
-    /// A number that stands for its shape. Called once for each record.
-    fn number(&mut self, header: u64) -> u32;
+    /// A number that stands for the shape of a record, whose words these are. Called once for each record.
+    fn number(&mut self, record: &[u64]) -> u32;
     /// The shape of that number.
     fn shape(&mut self, number: u32) -> Arc<Shape>;
 }
@@ -53,8 +53,8 @@ impl Shapes for TestShapes {
         self.0[header as usize - 1].words
     }
 
-    fn number(&mut self, header: u64) -> u32 {
-        header as u32 - 1
+    fn number(&mut self, record: &[u64]) -> u32 {
+        record[0] as u32 - 1
     }
 
     fn shape(&mut self, number: u32) -> Arc<Shape> {
@@ -234,10 +234,8 @@ impl Batch {
                 continue;
             }
             let next = at + shapes.words(header) as usize;
-            if next > self.words.len() {
-                break;
-            }
-            let number = shapes.number(header);
+            let Some(record) = self.words.get(at..next) else { break };
+            let number = shapes.number(record);
             let known = self.known(number, shapes);
             if zero < at {
                 zero = self.next_zero(at);

@@ -178,6 +178,12 @@ impl Shape {
         self
     }
 
+    /// The number of the segment that it is told apart by, from 1 up; 0 if it is not.
+    #[must_use]
+    pub const fn origin(&self) -> u32 {
+        self.origin
+    }
+
     /// The shape of one function, told apart from others of the same form by its number, from 1 up.
     #[must_use]
     pub const fn in_function(mut self, number: u32) -> Self {

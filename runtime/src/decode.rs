@@ -1,6 +1,6 @@
 //! The buffer's words: see `bf-abi` for the layout.
 
-use crate::modules;
+use crate::modules::{self, SHARING};
 use bf_abi::{Entry, MAX_SEGMENT_WORDS, Op, Segment};
 use bf_collect::{Event, Item, Shape, Shapes, Step, What};
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub struct Memory {
     callees: Vec<u32>,
     /// By number of a callee.
     pub calls: Vec<u64>,
+    /// By number of a segment whose places share items: the accesses that it stood for.
+    accesses: Vec<u64>,
 }
 
 impl Memory {
@@ -59,6 +61,16 @@ impl Memory {
         }
         self.callees[number as usize] = callee;
         callee
+    }
+
+    /// Adds to the accesses of the segment of that number. Returns how many there are.
+    fn count_accesses(&mut self, number: u32, more: u64) -> u64 {
+        let number = number as usize;
+        if self.accesses.len() <= number {
+            self.accesses.resize(number + 1, 0);
+        }
+        self.accesses[number] = self.accesses[number].saturating_add(more);
+        self.accesses[number]
     }
 }
 
@@ -88,18 +100,13 @@ impl<L: Fn(u64) -> *const Segment> Shapes for Reader<'_, L> {
     }
 
     #[inline(always)]
-    fn number(&mut self, header: u64) -> u32 {
+    fn number(&mut self, record: &[u64]) -> u32 {
         // SAFETY:
         // - as above; mapped, as `new` was promised; only its `id` ever changes, and that through an atomic
-        let segment = unsafe { &*(self.locate)(Segment::of_header(header).0) };
-        // SAFETY:
-        // - `id` is an aligned u32 that everyone reaches through atomics
-        let id = unsafe { AtomicU32::from_ptr((&raw const segment.id).cast_mut()) };
-        let number = match id.load(Ordering::Relaxed) {
-            // SAFETY:
-            // - `n_entries` entries follow the struct
-            0 => modules::number(segment, unsafe { entries(segment) }, id),
-            number => number,
+        let segment = unsafe { &*(self.locate)(Segment::of_header(record[0]).0) };
+        let number = match id_of(segment).load(Ordering::Relaxed) {
+            number @ 1..SHARING => number,
+            number => self.find(segment, number, record),
         };
         if segment.callee != 0 && self.counts_calls {
             self.memory.count_call(number);
@@ -110,6 +117,45 @@ impl<L: Fn(u64) -> *const Segment> Shapes for Reader<'_, L> {
     fn shape(&mut self, number: u32) -> Arc<Shape> {
         modules::shape(number)
     }
+}
+
+impl<L> Reader<'_, L> {
+    /// The number of a record's segment, whose `id` is that: 0, or that of one whose places share items, and may be hot by now.
+    #[cold]
+    fn find(&mut self, segment: &Segment, id: u32, record: &[u64]) -> u32 {
+        // SAFETY:
+        // - `n_entries` entries follow the struct
+        let entries = unsafe { entries(segment) };
+        let number = id & !SHARING;
+        let mut before = 0;
+        if number != 0 {
+            before = self.memory.count_accesses(number, accesses(segment, entries, record));
+            if before < modules::heat() {
+                return number;
+            }
+        }
+        modules::number(segment, entries, before)
+    }
+}
+
+/// How many accesses a record stands for, of a range one for each line of 64 bytes or so.
+fn accesses(segment: &Segment, entries: &[Entry], record: &[u64]) -> u64 {
+    let word = |at: u32| record.get(at as usize).copied().unwrap_or(0);
+    if segment.kind == Segment::STREAM {
+        return word(Shape::COUNT).saturating_mul(entries.len() as u64);
+    }
+    let lines = entries.iter().map(|entry| match Op::of(entry.what).map_or(1, Op::words) {
+        1 => 1,
+        words => 1 + word(entry.word + words - 1) / 64,
+    });
+    lines.fold(0, u64::saturating_add)
+}
+
+/// The `id` of a segment.
+pub fn id_of(segment: &Segment) -> &AtomicU32 {
+    // SAFETY:
+    // - `id` is an aligned u32 that everyone reaches through atomics
+    unsafe { AtomicU32::from_ptr((&raw const segment.id).cast_mut()) }
 }
 
 /// # Safety

@@ -1,19 +1,23 @@
 //! The instrumented modules of the process: their names, their wishes, the callees they do not define, and their segments.
 
+use crate::decode::{self, id_of};
 use crate::places::{Copied, Interned};
 use crate::process::{Recorder, lock};
-use crate::{decode, log, objects, process};
+use crate::{log, objects, process};
 use bf_abi::{ABI_VERSION, Entry, Module, Segment};
 use bf_collect::{Item, Shape, Wanted};
 use bf_profile::Places;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 static KNOWN: Mutex<Known> = Mutex::new(Known::new());
 /// Whether a module of another layout was met: then nothing can be read any more.
 static FOREIGN: AtomicBool = AtomicBool::new(false);
+static HEAT: AtomicU64 = AtomicU64::new(0);
+/// In the `id` of a segment: some of its places share an item with others.
+pub const SHARING: u32 = 1 << 31;
 
 /// Everything registered so far. Names are copied: a module may be unloaded.
 pub struct Known {
@@ -175,8 +179,14 @@ pub fn forget(gone: impl Fn(usize) -> bool) {
     lock(&KNOWN).modules.retain(|&module, _| !gone(module));
 }
 
-/// Numbers a segment seen for the first time, from 1 up; its `id` from now on.
-pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
+/// After how many accesses a segment whose places share items is numbered again, because they may get their own.
+pub fn heat() -> u64 {
+    HEAT.load(Ordering::Relaxed)
+}
+
+/// Numbers a segment, from 1 up, which made so many accesses before: one seen for the first time, or whose places share items.
+/// That is its `id` from now on, and [`SHARING`] if they may get their own yet.
+pub fn number(segment: &Segment, entries: &[Entry], accesses: u64) -> u32 {
     let recorder = process::recorder();
     let wanted = recorder.map(Recorder::wanted).unwrap_or_default();
     let config = recorder.map(|recorder| recorder.session().config());
@@ -192,8 +202,13 @@ pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
         Some(tables) if allocates => known.places.site(&mut tables.places, segment.site),
         _ => 0,
     };
+    let mut sharing = false;
     let item = |number| match &mut tables {
-        Some(tables) if by_item => known.places.item(&mut tables.places, number, by_block),
+        Some(tables) if by_item => {
+            let (item, shared) = known.places.item(&mut tables.places, number, by_block, accesses);
+            sharing |= shared;
+            item
+        }
         _ => Item::NONE,
     };
     // By content: a library that is loaded over and over adds nothing.
@@ -207,20 +222,26 @@ pub fn number(segment: &Segment, entries: &[Entry], id: &AtomicU32) -> u32 {
         shape = shape.in_function(function + 1);
     }
     if wanted.strides {
-        // Strides are those of one instruction, so each segment has a number of its own.
-        shape = shape.of_segment(next);
+        // Strides are those of one instruction, so each segment has a number of its own, the first that it got.
+        let before = id_of(segment).load(Ordering::Relaxed) & !SHARING;
+        let before = (before as usize).checked_sub(1).and_then(|index| known.segments.get(index));
+        let origin = before.map_or(next, |(shape, _)| shape.origin());
+        shape = shape.of_segment(origin);
         let sites = entries.iter().map(|entry| match &mut tables {
             Some(tables) => known.places.site(&mut tables.places, entry.site),
             None => 0,
         });
-        known.sites.insert(next, sites.collect());
+        known.sites.insert(origin, sites.collect());
     }
     let shape = Arc::new(shape);
     let number = *known.segment_numbers.entry((Arc::clone(&shape), callee)).or_insert(next);
     if number == next {
         known.segments.push((shape, callee));
     }
-    id.store(number, Ordering::Relaxed);
+    let heat = known.places.heat();
+    HEAT.store(heat.unwrap_or(0), Ordering::Relaxed);
+    let mark = if sharing && heat.is_some() { SHARING } else { 0 };
+    id_of(segment).store(number | mark, Ordering::Relaxed);
     number
 }
 

@@ -1,7 +1,7 @@
 //! Where in the source segments come from: the tables of modules in, one table for the process out.
 //!
 //! What references are attributed to are the sites without their columns, as long as there are numbers for them: first those
-//! that run first, then whole functions, then everything else together.
+//! that run first, then those that run often, of the others whole functions, then everything else together.
 //!
 //! A module may be unloaded before its segments are first met, so its tables are copied when it registers.
 
@@ -10,6 +10,7 @@ use bf_collect::Item as Number;
 use bf_profile::Places;
 use bf_profile::places::{Function, Item, Loop, Site};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A copy of a module's tables, and what became of its sites here.
 #[derive(Default)]
@@ -80,10 +81,13 @@ pub struct Interned {
 
 /// Items for places: what more of them there are share those of their functions. An item takes 9 to 50 KB in each stack.
 const MOST_LINES: usize = 4096;
-/// Where blocks are told, those items and such as all places of a block share.
-const MOST_BLOCKS: usize = 7168;
-/// All items.
-const MOST_ITEMS: usize = 8192;
+/// Of those, the ones that places get when they first run; for the others they have to be hot.
+const MOST_AT_ONCE: usize = 2048;
+/// Accesses, powers of two: of the code that gets the first and the last of those others.
+const HEAT: Range<usize> = 8..24;
+/// Items that the others share, and those of them that are of a block, where blocks are told.
+const MOST_SHARED: usize = 4095;
+const MOST_OF_BLOCKS: usize = 3072;
 /// Once there are so many sites, what is counted stands under whole functions.
 const MOST_COUNTED: usize = 1 << 15;
 
@@ -112,33 +116,41 @@ impl Interned {
         &self.places
     }
 
-    /// What the references of a module's site are attributed to. `by_block`: blocks are told apart, if the module tells them.
-    pub fn item(&mut self, module: &mut Copied, number: u32, by_block: bool) -> Number {
-        let Some(index) = self.site(module, number).checked_sub(1) else { return Number::NONE };
+    /// After how many accesses of its segment a place gets an item of its own; `None`: there are no more.
+    pub fn heat(&self) -> Option<u64> {
+        let lines = self.lines.len();
+        let Some(more) = lines.checked_sub(MOST_AT_ONCE) else { return Some(0) };
+        (lines < MOST_LINES).then(|| 1 << (HEAT.start + HEAT.len() * more / (MOST_LINES - MOST_AT_ONCE)))
+    }
+
+    /// What the references of a module's site are attributed to, whose segment made so many accesses before, and whether other
+    /// sites share it for want of items. `by_block`: blocks are told apart, if the module tells them.
+    pub fn item(&mut self, module: &mut Copied, number: u32, by_block: bool, accesses: u64) -> (Number, bool) {
+        let Some(index) = self.site(module, number).checked_sub(1) else { return (Number::NONE, false) };
         let site = self.places.sites[index as usize];
         let block = module.sites.get(number as usize - 1).filter(|_| by_block);
         let block = block.and_then(|site| site.block.checked_sub(1));
         let line = ([site.function, site.file, site.line], [site.inlined_at, site.innermost, block]);
         if let Some(&known) = self.lines.get(&line) {
-            return known;
+            return (known, false);
         }
-        if self.places.items.len() < MOST_LINES {
+        if self.heat().is_some_and(|heat| accesses >= heat) {
             let index = self.add_site(site, block);
             let item = self.add_item(Item { site: Some(index), merged: false });
             self.lines.insert(line, item);
-            return item;
+            return (item, false);
         }
         let function = self.places.compiled_into(index);
-        let by_block = block.and_then(|block| self.merged(function, Some(block), MOST_BLOCKS));
-        by_block.or_else(|| self.merged(function, None, MOST_ITEMS)).unwrap_or(Number::NONE)
+        let by_block = block.and_then(|block| self.merged(function, Some(block), MOST_OF_BLOCKS));
+        (by_block.or_else(|| self.merged(function, None, MOST_SHARED)).unwrap_or(Number::NONE), true)
     }
 
-    /// The item of what has none of its own in a function, perhaps of one block of it; none once there are `most` items.
+    /// The item of what has none of its own in a function, perhaps of one block of it; none once there are `most` such items.
     fn merged(&mut self, function: u32, block: Option<u32>, most: usize) -> Option<Number> {
         if let Some(&known) = self.merged.get(&(function, block)) {
             return Some(known);
         }
-        if self.places.items.len() >= most {
+        if self.merged.len() >= most {
             return None;
         }
         let Function { file, .. } = self.places.functions[function as usize];
@@ -316,9 +328,9 @@ mod tests {
         let first = module.sites[0];
         module.sites = [0, 5, 6, 5].map(|block| bf_abi::Site { block, ..first }).to_vec();
         module.numbers = vec![0; 4];
-        let all = [1, 2, 3, 4].map(|number| interned.item(&mut module, number, true));
+        let all = [1, 2, 3, 4].map(|number| interned.item(&mut module, number, true, 0).0);
         assert!(all[0] != all[1] && all[1] != all[2] && all[1] == all[3]);
-        assert_eq!([1, 2, 3].map(|number| interned.item(&mut module, number, false)), [all[0]; 3]);
+        assert_eq!([1, 2, 3].map(|number| interned.item(&mut module, number, false, 0)), [(all[0], false); 3]);
         assert_eq!([1, 2, 3].map(|number| interned.site(&mut module, number)), [1; 3]);
         let places = interned.places();
         let blocks: Vec<_> = places.items.iter().map(|item| places.block(item.site?)).collect();
@@ -331,37 +343,71 @@ mod tests {
         let mut interned = Interned::new();
         let mut module = module("x");
         let first = module.sites[0];
-        let many = 2 * MOST_LINES as u32;
+        let many = 3 * MOST_LINES as u32;
         module.sites = (0..many).map(|at| bf_abi::Site { line: at / 2, column: at % 2, ..first }).collect();
         module.numbers = vec![0; many as usize];
-        let all: Vec<_> = (1..=many).map(|number| interned.item(&mut module, number, true)).collect();
+        let all: Vec<_> = (1..=many).map(|number| interned.item(&mut module, number, true, 0)).collect();
         assert!(all.chunks(2).all(|pair| pair[0] == pair[1]), "columns are not told apart");
-        let [before @ .., last] = interned.places().items.as_slice() else { panic!("no items") };
-        assert_eq!((before.len(), all.last().unwrap().0 as usize), (MOST_LINES, MOST_LINES));
+        let [_, before @ .., last] = interned.places().items.as_slice() else { panic!("no items") };
+        assert_eq!((before.len(), all.last().unwrap().0.0 as usize), (MOST_AT_ONCE, MOST_AT_ONCE + 1));
+        assert_eq!(all.iter().filter(|(_, shared)| *shared).count(), many as usize - 2 * MOST_AT_ONCE);
         assert!(before.iter().all(|item| !item.merged) && last.merged);
         assert_eq!(interned.places().sites[last.site.unwrap() as usize].line, 0);
         interned.places().validate().unwrap();
     }
 
     #[test]
-    fn then_places_share_the_item_of_their_block_if_it_is_told() {
+    fn then_places_get_their_own_once_they_are_hot() {
         let mut interned = Interned::new();
         let mut module = module("x");
         let first = module.sites[0];
-        let many = 2 * MOST_ITEMS as u32;
+        let many = 2 * MOST_LINES as u32;
+        module.sites = (0..many).map(|line| bf_abi::Site { line, ..first }).collect();
+        module.numbers = vec![0; many as usize];
+        let mut item = |at: u32, accesses| interned.item(&mut module, at, false, accesses);
+        let all: Vec<_> = (1..=many).map(|number| item(number, 0)).collect();
+        assert_eq!(item(many, (1 << HEAT.start) - 1), *all.last().unwrap());
+        let (hot, shared) = item(many, 1 << HEAT.start);
+        assert!(hot.0 > all.last().unwrap().0.0 && !shared);
+        assert_eq!(item(many, 0), (hot, false), "what has an item keeps it");
+        let hotter: Vec<_> = (1..=many).map(|number| item(number, u64::MAX).1).collect();
+        assert_eq!(hotter.iter().filter(|&&shared| !shared).count(), MOST_LINES);
+        assert_eq!(interned.heat(), None);
+        interned.places().validate().unwrap();
+    }
+
+    #[test]
+    fn the_more_places_have_their_own_items_the_hotter_others_must_be() {
+        let mut interned = Interned::new();
+        let heats = (0..=MOST_LINES as u32).map(|line| {
+            interned.lines.insert(([line, 0, 0], [None; 3]), Number::NONE);
+            interned.heat()
+        });
+        let heats: Vec<_> = heats.collect();
+        assert!(heats[..MOST_LINES - 1].is_sorted() && heats[MOST_AT_ONCE - 2] == Some(0));
+        assert_eq!([MOST_AT_ONCE, MOST_LINES - 1].map(|lines| heats[lines - 1]), [8, 23].map(|heat| Some(1 << heat)));
+        assert_eq!(heats[MOST_LINES - 1..], [None; 2]);
+    }
+
+    #[test]
+    fn places_share_the_item_of_their_block_if_it_is_told() {
+        let mut interned = Interned::new();
+        let mut module = module("x");
+        let first = module.sites[0];
+        let many = 4 * MOST_LINES as u32;
         module.sites = (0..many).map(|at| bf_abi::Site { line: at, block: 1 + at / 2, ..first }).collect();
         module.numbers = vec![0; many as usize];
-        let all: Vec<_> = (1..=many).map(|number| interned.item(&mut module, number, true).0 as usize).collect();
-        // The first item is that of what is unknown, so the first block that is shared has only one line left for it.
-        let shared = MOST_LINES + 2 * (MOST_BLOCKS - MOST_LINES - 1);
-        assert!(all[..MOST_LINES].is_sorted_by(|a, b| a < b));
-        assert!(all[MOST_LINES..shared].chunks(2).all(|pair| pair[0] == pair[1]));
-        assert!(all[shared..].iter().all(|&item| item == MOST_BLOCKS), "the rest is of the function");
+        let all: Vec<_> = (1..=many).map(|number| interned.item(&mut module, number, true, 0).0.0 as usize).collect();
+        let shared = MOST_AT_ONCE + 2 * MOST_OF_BLOCKS;
+        assert!(all[..MOST_AT_ONCE].is_sorted_by(|a, b| a < b));
+        assert!(all[MOST_AT_ONCE..shared].chunks(2).all(|pair| pair[0] == pair[1]));
+        let of_function = 1 + MOST_AT_ONCE + MOST_OF_BLOCKS;
+        assert!(all[shared..].iter().all(|&item| item == of_function), "the rest is of the function");
         let places = interned.places();
-        assert_eq!(places.items.len(), MOST_BLOCKS + 1);
-        assert!(places.items[MOST_LINES..].iter().all(|item| item.merged));
-        assert_eq!(places.block(places.items[MOST_BLOCKS].site.unwrap()), None);
-        assert_eq!(places.block(places.items[MOST_BLOCKS - 1].site.unwrap()), Some((shared as u32 - 1) / 2));
+        assert_eq!(places.items.len(), of_function + 1);
+        assert!(places.items[MOST_AT_ONCE + 1..].iter().all(|item| item.merged));
+        assert_eq!(places.block(places.items[of_function].site.unwrap()), None);
+        assert_eq!(places.block(places.items[of_function - 1].site.unwrap()), Some((shared as u32 - 1) / 2));
         places.validate().unwrap();
     }
 }

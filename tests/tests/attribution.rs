@@ -355,6 +355,28 @@ int main(int argc, char **argv)
     assert_eq!(each["totals"], merged["totals"]);
 }
 
+/// A program with more lines than there are figures for, of which the last to run is all that counts.
+#[test]
+fn hot_code_has_its_line_however_much_ran_before() {
+    const COLD: u64 = 6000;
+    let sandbox = Sandbox::new();
+    let mut source = "static volatile char data[1 << 20];\nint main(void) {\n  volatile char *p = data;\n".to_owned();
+    (0..COLD).for_each(|_| source.push_str("  *p;\n"));
+    source.push_str("  for (int i = 0; i < 640000; i++)\n    if (data[i * 64 % (1 << 20)])\n      return 1;\n}\n");
+    sandbox.write("late.c", &source);
+    sandbox.bf_clang(["late.c", "-o", "late", "-O1", "-g", "-bf-by-func"]);
+    let _ = succeed(&mut sandbox.program("late"));
+    let report = sandbox.bf(&[&["report", "--by", "line"], &SMALL[..]].concat());
+    // The lines that run first have figures of their own, and what runs 256 times after that. All but the first iteration miss.
+    let (hot, first, before) = (COLD + 5, 2048, 256);
+    assert_eq!(of_line(&report, hot, "L1.misses"), 640_000 - before);
+    let shared = &items(&report)[1];
+    assert_eq!((&shared["merged"], &shared["L1.misses"]), (&true.into(), &(before - 1).into()));
+    assert_eq!(shared["load_references"], COLD - first + before);
+    assert_eq!(of_line(&report, 4, "load_references"), 1);
+    assert_eq!(report["totals"]["load_references"], COLD + 640_000);
+}
+
 #[test]
 fn loops_recorded_at_once_have_the_same_parts() {
     let profile = |options: &[&str]| {
