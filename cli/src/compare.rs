@@ -150,8 +150,8 @@ fn subjects(answer: &Comparison) -> String {
     let rows = vec![
         line("references", &|subject| number(subject.references)),
         line("  first to their line, or lost", &|subject| percent(Some(subject.first_references))),
-        line("footprint", &|subject| size::human(subject.footprint_bytes)),
-        line("working set", &|subject| size::human(subject.working_set_bytes)),
+        line("footprint, mean of the caches", &|subject| size::human(subject.footprint_bytes)),
+        line("working set, at most", &|subject| size::human(subject.working_set_bytes)),
     ];
     text + &table(["", "A", "B"].map(str::to_owned).to_vec(), rows)
 }

@@ -49,6 +49,9 @@ fn the_text_has_the_verdict_the_scores_and_the_reasons() {
         "{text}"
     );
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    for words in ["footprint, mean of the caches", "working set, at most"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
     let text = stdout(&bf(folder.path(), &["compare", "once.bfp", "once.bfp"]));
     assert!(text.contains("\nfaithful: score 1.00") && text.contains("They differ with no cache"), "{text}");
 }
