@@ -210,7 +210,7 @@ pub fn files(names: &[String]) -> String {
 /// Longest name that is shown whole, characters.
 const LONG: usize = 72;
 
-/// A name for a table: arguments of templates and functions are left out of a long one.
+/// A name for a table, or several by comma: arguments of templates and functions are left out of long ones.
 pub fn shortened(name: &str) -> String {
     let name = printable(name);
     if name.chars().count() <= LONG {
@@ -218,13 +218,13 @@ pub fn shortened(name: &str) -> String {
     }
     let (mut text, mut depth) = (String::new(), 0_u32);
     for (at, c) in name.char_indices() {
-        // Not those of `operator<`, `operator->` and the like, nor a place at the end: `f (file.c:3)`.
+        // Not those of `operator<`, `operator->` and the like, nor the place behind a name: `f (file.c:3), g (file.c:5)`.
         let operator = text.trim_end_matches(['<', '>', '-', '=', '(', ')']).ends_with("operator") && depth == 0;
-        let place =
-            c == '(' && text.ends_with(' ') && name[at..].find(')').is_some_and(|end| at + end + 1 == name.len());
+        let behind = name[at..].split_once(')').map_or("?", |(_, behind)| behind);
+        let place = c == '(' && text.ends_with(' ') && (behind.is_empty() || behind.starts_with(", "));
         match c {
             // The type that a method of Rust's is of: `<T as Trait>::method`.
-            '<' if text.is_empty() => text.push(c),
+            '<' if text.is_empty() || depth == 0 && text.ends_with(", ") => text.push(c),
             '<' | '(' if !operator && !place => {
                 if depth == 0 {
                     text.extend([c, '…']);
@@ -283,6 +283,10 @@ mod tests {
         assert_eq!(shortened(&operator), "std::ostream<…>& std::operator<< <…>(…)");
         let method = format!("<alloc::vec::Vec<{long}> as core::iter::Extend<{long}>>::extend");
         assert_eq!(shortened(&method), "<alloc::vec::Vec<…> as core::iter::Extend<…>>::extend");
+        let sites = "<RawTable<(u64, u64)>>::reserve_rehash::<make_hasher<u64>> (mod.rs:464), r::main (r.rs:11), \
+                     <RawVec<u64>>::new_in (mod.rs:7), 2 of them";
+        let shown = "<RawTable<…>>::reserve_rehash::<…> (mod.rs:464), r::main (r.rs:11), <RawVec<…>>::new_in (mod.rs:7), 2 of them";
+        assert_eq!(shortened(sites), shown);
     }
 
     #[test]
