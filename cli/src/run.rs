@@ -6,7 +6,7 @@ use nix::{
     sys::personality::{self, Persona},
     unistd::{AccessFlags, access},
 };
-use std::{fs, io, os::unix::process::CommandExt, path::Path, process::Command};
+use std::{env, fs, io, os::unix::process::CommandExt, path::Path, process::Command};
 
 /// Replaces this process by the program; returns only if that fails.
 pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
@@ -37,6 +37,8 @@ pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
             "{} was not built with bf-clang: it leaves no profile, unless something that it loads or starts was",
             program.display()
         ));
+    } else if arguments.output.is_none() {
+        remark_on_default();
     }
     let error = command.exec();
     // As shells say it: 127 for a program that is not there, 126 for one that cannot be run.
@@ -44,8 +46,21 @@ pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
     Err(Failure::NotStarted(code, format!("failed to run {}: {error}", program.display())))
 }
 
-/// Whether a file can be made in the folder of this one, as far as the pattern says which that is: the runtime is silent about it.
+/// Says so if no profile can be written where the runtime writes it without -o.
+fn remark_on_default() {
+    let pattern = env::var_os("BF_PROFILE").filter(|pattern| !pattern.is_empty());
+    if let Err(error) = can_be_written(pattern.as_deref().map_or(Path::new("."), Path::new)) {
+        let place = pattern.as_ref().map_or("the working directory".into(), |pattern| pattern.to_string_lossy());
+        remark(&format!("no profile can be written to {place}: {error}"));
+    }
+}
+
+/// Whether a pipe or device can be written to, or a file be made in the folder of this one, as far as the pattern says
+/// which that is: the runtime is silent about it.
 fn can_be_written(path: &Path) -> io::Result<()> {
+    if path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir()) {
+        return Ok(access(path, AccessFlags::W_OK)?);
+    }
     let folder = path.parent().unwrap_or(path).join(".");
     match folder.as_os_str().as_encoded_bytes().contains(&b'%') {
         true => Ok(()),

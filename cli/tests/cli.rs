@@ -4,6 +4,10 @@ use bf_profile::{CountItem, CountedFunction, Counters, Process, Profile};
 use serde_json::Value;
 use std::{
     fs,
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        process::CommandExt as _,
+    },
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -529,10 +533,37 @@ fn run_becomes_the_program() {
         assert!(said.starts_with(&format!("bf: no {what} can be written to missing/%p: ")), "{said}");
         assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1));
     }
+    for (pattern, says) in
+        [("missing/%p", "bf: no profile can be written to missing/%p: "), ("/dev/null", ""), ("", "")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bf"));
+        command.args(["run", "true"]).current_dir(folder.path()).env("BF_PROFILE", pattern);
+        let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        assert!(said.starts_with(says) && said.is_empty() == says.is_empty(), "{pattern}: {said}");
+    }
     // Only what is named by its path and cannot leave a profile is talked about.
     let output = run(&["--", "/bin/true"]);
     assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("/bin/true was not built"));
     assert!(run(&["--", "true"]).stderr.is_empty());
+}
+
+/// Root can write everywhere, so the program is run by nobody.
+#[test]
+fn run_says_that_it_leaves_no_profile_where_it_may_not_write() {
+    let folder = tempfile::tempdir().unwrap();
+    // Not copied here: a child of another test might have it open for writing.
+    assert!(Command::new("cp").args([env!("CARGO_BIN_EXE_bf"), "bf"]).current_dir(&folder).status().unwrap().success());
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let mut command = Command::new(folder.path().join("bf"));
+    command.args(["run", "sh", "-c", "exit 7"]).current_dir(folder.path()).env_remove("BF_PROFILE");
+    if fs::metadata(&folder).unwrap().uid() == 0 {
+        command.uid(65534);
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("bf: no profile can be written to the working directory: "), "{said}");
+    assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1));
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// The pattern where `BF_PROFILE` does not give one.
 pub const DEFAULT: &[u8] = b"%e.%p.bfp";
 
+/// Bytes that `%e` stands for at most: the name of a file has 255, and needs some for the rest of it.
+const MOST_OF_EXECUTABLE: usize = 200;
+
 /// What the letters of a pattern stand for.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -53,7 +56,7 @@ fn expand(pattern: &[u8], facts: &Facts) -> (Vec<u8>, bool) {
             continue;
         }
         match rest.next() {
-            Some(b'e') => name.extend(&facts.executable),
+            Some(b'e') => name.extend(cut(&facts.executable)),
             Some(b'p') => {
                 has_pid = true;
                 name.extend(facts.pid.to_string().bytes());
@@ -66,6 +69,13 @@ fn expand(pattern: &[u8], facts: &Facts) -> (Vec<u8>, bool) {
         }
     }
     (name, has_pid)
+}
+
+/// The beginning of a long name, characters of UTF-8 whole.
+fn cut(name: &[u8]) -> &[u8] {
+    let whole = |&at: &usize| name.get(at).is_none_or(|byte| byte & 0xc0 != 0x80);
+    let end = name.len().min(MOST_OF_EXECUTABLE);
+    &name[..(0..=end).rev().find(whole).unwrap_or(end)]
 }
 
 #[cfg(test)]
@@ -92,6 +102,17 @@ mod tests {
     fn letters_are_replaced() {
         assert_eq!(name("%e.%p.bfp", false, &[]), Path::new("/run/prog.7.bfp"));
         assert_eq!(name("/x/%h-%r-%t-%%-%q-%", false, &[]), Path::new("/x/node-3-1000-%-%q-%"));
+    }
+
+    #[test]
+    fn a_long_name_is_cut_to_what_a_file_can_be_called() {
+        for (executable, kept) in [("b".repeat(248), 200), ("b".repeat(199) + "ü", 199), ("b".repeat(200), 200)] {
+            let facts = Facts { executable: executable.clone().into_bytes(), pid: 4_194_304, ..facts(true) };
+            let name = path(DEFAULT, &facts, |_| false);
+            let name = name.file_name().unwrap().to_str().unwrap();
+            assert_eq!(name, format!("{}.4194304.bfp", &executable[..kept]));
+            assert!(name.len() + ".99.4194304.tmp".len() <= 255);
+        }
     }
 
     #[test]
