@@ -66,13 +66,10 @@ struct Site {
 /// Serves until SIGINT or SIGTERM, which end it with success.
 pub fn command(arguments: &ServeArguments) -> Result<(), Failure> {
     let ServeArguments { port, bind, salvage, .. } = *arguments;
-    let site = Site {
-        assets: Assets::find()?,
-        profiles: if arguments.profiles.is_empty() { vec![input::newest()?] } else { arguments.profiles.clone() },
-        salvage,
-        hierarchy: arguments.hierarchy.clone(),
-        token: token()?,
-    };
+    let profiles = if arguments.profiles.is_empty() { vec![input::newest()?] } else { arguments.profiles.clone() };
+    some_can_be_read(&profiles, salvage)?;
+    let site =
+        Site { assets: Assets::find()?, profiles, salvage, hierarchy: arguments.hierarchy.clone(), token: token()? };
     let failed = |error: io::Error| Failure::Failed(format!("failed to listen at {bind} port {port}: {error}"));
     let listener = TcpListener::bind((bind, port)).map_err(failed)?;
     let address = format!("http://{}/{}/", listener.local_addr().map_err(failed)?, site.token);
@@ -108,6 +105,18 @@ impl Connections {
     /// Waits a little for the last one to end.
     fn wait(&self) {
         let _ = self.fewer.wait_timeout_while(self.count(), GRACE, |count| *count > 0);
+    }
+}
+
+/// The reason if there would be nothing but reasons on the page.
+fn some_can_be_read(profiles: &[PathBuf], salvage: bool) -> Result<(), Failure> {
+    let reasons: Vec<Failure> = profiles.iter().map_while(|path| input::read(path, salvage).err()).collect();
+    match reasons.as_slice() {
+        [only] if profiles.len() == 1 => Err(Failure::Failed(only.to_string())),
+        [first, ..] if reasons.len() == profiles.len() => {
+            Err(Failure::Failed(format!("none of the profiles could be read; the first: {first}")))
+        }
+        _ => Ok(()),
     }
 }
 

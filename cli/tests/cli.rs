@@ -261,6 +261,8 @@ fn wrong_questions_name_the_thing_and_the_mend() {
         (&["query", "golden.bfp", "--cache", "A=64:1:shared", "--share", "A=0-1"], 1, "there is no thread 1"),
         (&["query", "missing.bfp", "--cache", "A=64:1"], 1, "missing.bfp"),
         (&["query", "golden.din", "--cache", "A=64:1"], 1, "not a bf profile"),
+        (&["serve", "missing.bfp"], 1, "bf: failed to read missing.bfp: "),
+        (&["serve", "missing.bfp", "golden.din"], 1, "none of the profiles could be read; the first: failed to read m"),
         (&["merge", "golden.bfp", "-o", "/nowhere/x.bfp"], 1, "/nowhere/x.bfp"),
         (&["replay", "golden.din", "-o", "/nowhere/x.bfp"], 1, "/nowhere/x.bfp"),
         (&["replay", "golden.bfp", "-o", "x.bfp"], 1, "--from"),
