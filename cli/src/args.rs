@@ -2,7 +2,7 @@
 
 use crate::explore::args::SpaceArguments;
 use bf_postproc::{
-    Cache, Scope, Share, Ways,
+    Cache, Scope, Share, SpecError, Ways,
     attribution::By,
     replay::{DinSize, Format as TraceFormat, Sample},
     shared_lines::Kind,
@@ -361,9 +361,11 @@ fn sizes(text: &str) -> Result<Sizes, String> {
 }
 
 fn bytes(text: &str) -> Result<u32, String> {
-    bf_postproc::size::parse(text)
-        .and_then(|bytes| u32::try_from(bytes).ok())
-        .ok_or_else(|| format!("`{text}` is no line size"))
+    let bytes = bf_postproc::size::parse(text).and_then(|bytes| u32::try_from(bytes).ok());
+    match bytes.ok_or_else(|| format!("`{text}` is no line size"))? {
+        line if line.is_power_of_two() && line >= 8 => Ok(line),
+        line => Err(SpecError::LineShape(line).to_string()),
+    }
 }
 
 /// A sampling rate, as given and as it is taken.

@@ -113,7 +113,8 @@ pub fn attribution<'a>(
     hierarchy: &crate::args::Hierarchy,
 ) -> Result<(Attribution<'a>, Option<String>), Failure> {
     let (levels, label) = query::hierarchy(hierarchy, loaded)?;
-    Ok((attribute(&loaded.profile, &Query { levels, tags: hierarchy.tags.clone(), ..Query::default() })?, label))
+    let question = Query { levels, tags: hierarchy.tags.clone(), ..Query::default() };
+    Ok((loaded.answer(attribute(&loaded.profile, &question))?, label))
 }
 
 /// The same where the caches' part may be missing, as long as something was counted.

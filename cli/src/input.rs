@@ -6,6 +6,7 @@ use crate::{
     names,
     output::{plural, remark},
 };
+use bf_postproc::QueryError;
 use bf_profile::{Process, Profile};
 use std::{
     fs::{self, File},
@@ -36,6 +37,14 @@ impl Loaded {
             [only] => only.display().to_string(),
             [first, rest @ ..] => format!("{} and {} more", first.display(), rest.len()),
         }
+    }
+
+    /// An answer of this profile, or why there is none; where the profile holds nothing, with its files.
+    pub fn answer<T>(&self, answer: Result<T, QueryError>) -> Result<T, Failure> {
+        answer.map_err(|error| match error {
+            QueryError::Empty(_) | QueryError::CountersOnly => Failure::Failed(format!("{}: {error}", self.title())),
+            error => error.into(),
+        })
     }
 }
 

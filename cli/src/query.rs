@@ -53,7 +53,7 @@ pub fn hierarchy(asked: &Hierarchy, loaded: &Loaded) -> Result<(Vec<Cache>, Opti
 
 /// The answer of a hierarchy, with where everything came from.
 pub fn answer(loaded: &Loaded, question: &Query, label: Option<String>) -> Result<Answer, Failure> {
-    let mut answer = bf_postproc::query(&loaded.profile, question)?;
+    let mut answer = loaded.answer(bf_postproc::query(&loaded.profile, question))?;
     answer.profiles = loaded.names();
     answer.machine = label;
     Ok(answer)

@@ -5,7 +5,7 @@ use crate::{
     explore,
     failure::Failure,
     input,
-    output::{files, number, percent, print, remark, row, table},
+    output::{counted, files, number, percent, print, remark, row, table},
     plot,
 };
 use bf_postproc::{
@@ -51,10 +51,10 @@ fn single_caches(arguments: &SweepArguments) -> Result<(), Failure> {
     };
     let mut answers = Vec::new();
     for loaded in input::load(&arguments.input)? {
-        let mut answer = sweep(&loaded.profile, &question)?;
+        let mut answer = loaded.answer(sweep(&loaded.profile, &question))?;
         answer.profiles = loaded.names();
         if let (true, Some(because)) = (format != Format::Text, &answer.skipped_because) {
-            remark(&format!("{} combinations skipped; the first: {because}", number(answer.skipped as u64)));
+            remark(&format!("{} skipped; the first: {because}", counted(answer.skipped as u64, "combination")));
         }
         if let Some(path) = &arguments.plot {
             plot::curves(path, &loaded.title(), &answer.points)?;
@@ -128,7 +128,7 @@ fn text(answer: &SweepAnswer) -> String {
         text += "~ is no exact count: hashed, bounded or interpolated (--format json says which, with bounds)\n";
     }
     if let Some(because) = &answer.skipped_because {
-        text += &format!("{} combinations skipped; the first: {because}\n", number(answer.skipped as u64));
+        text += &format!("{} skipped; the first: {because}\n", counted(answer.skipped as u64, "combination"));
     }
     text
 }

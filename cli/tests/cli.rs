@@ -198,9 +198,11 @@ fn a_sweep_prints_a_table_and_draws_curves() {
     for words in ["<svg", "golden.bfp", "cache size", "miss ratio", "1 way", "4 ways", "full", "128"] {
         assert!(plot.contains(words), "{words}");
     }
-    let answer = json(&sweep(&["--ways", "full", "--line", "64,128", "--format", "json"]));
+    let output = sweep(&["--ways", "full", "--line", "64,128", "--format", "json"]);
+    let answer = json(&output);
     assert_eq!((&answer["schema"], &answer["skipped"]), (&"bf.sweep/1".into(), &1.into()));
     assert_eq!(answer["points"].as_array().unwrap().len(), 5);
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("bf: 1 combination skipped; "), "{output:?}");
     let (code, message) = failure(&sweep(&["--plot", "mrc.png"]));
     assert!(code == 2 && message.contains(".svg"), "{message}");
 }
@@ -283,9 +285,37 @@ fn wrong_questions_name_the_thing_and_the_mend() {
     ] {
         assert_eq!(bf(folder.path(), arguments).status.code(), Some(2), "{arguments:?}");
     }
+    for command in ["sweep", "sharing"] {
+        let (code, message) = failure_text(&bf(folder.path(), &[command, "golden.bfp", "--line", "7"]));
+        assert!(code == 2 && message.contains("line size 7 is no power of two from 8 up"), "{command}: {message}");
+    }
     let empty = tempfile::tempdir().unwrap();
     let (code, message) = failure(&bf(empty.path(), &["report"]));
     assert!(code == 1 && message.contains("*.bfp"), "{message}");
+}
+
+#[test]
+fn a_profile_without_references_is_named() {
+    let folder = golden();
+    let process = Process { tags: vec![String::new()], ..Process::default() };
+    bf_profile::write_file(folder.path().join("none.bfp"), &Profile { processes: vec![process] }).unwrap();
+    let asked = [
+        &["query", "--cache", "L1=1K:1"][..],
+        &["sweep"],
+        &["sweep", "--l1", "1K:1"],
+        &["sweep", "--knees"],
+        &["report", "--by", "object", "--cache", "L1=1K:1"],
+    ];
+    for command in asked {
+        let (code, message) = failure(&bf(folder.path(), &[command, &["none.bfp"]].concat()));
+        assert!(code == 1 && message == "bf: none.bfp: the profile holds no counts\n", "{command:?} {message}");
+    }
+    counted(folder.path(), "none.bfp", &[("loads", 7)]);
+    for command in asked {
+        let (code, message) = failure(&bf(folder.path(), &[command, &["counted.bfp"]].concat()));
+        let starts = message.starts_with("bf: counted.bfp: the profile has counters but no references; ");
+        assert!(code == 1 && starts && message.contains("-bf-counters-only"), "{command:?} {message}");
+    }
 }
 
 #[test]

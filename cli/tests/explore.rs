@@ -198,6 +198,15 @@ fn what_cannot_be_asked_is_refused_in_one_line() {
     }
     let (code, message) = failure(&bf(folder.path(), &["sweep", "t.bfp", "--l1", "1K:128"]));
     assert!(code == 2 && message.contains("nearest possible size is 8K"), "{message}");
+    for option in
+        ["--top=3", "--objective=amat", "--pareto=size", "--limit=misses=3", "--sensitivity", "--budget=area.toml"]
+    {
+        let output = bf(folder.path(), &["sweep", "t.bfp", option]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && message.contains("--l1 <RANGE>"), "{option}: {message}");
+    }
+    stdout(&bf(folder.path(), &["sweep", "t.bfp", "--l2", "1K:2", "--top", "3"]));
+    stdout(&bf(folder.path(), &["sweep", "t.bfp", "--knees", "--top", "3"]));
     let (code, message) = failure(&bf(folder.path(), &["sweep", "t.bfp", "--study", "ways", "--l1", "1K..2K:2"]));
     assert!(code == 2 && message.contains("L1 is 2 caches"), "{message}");
 }

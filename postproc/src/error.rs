@@ -128,6 +128,11 @@ pub enum QueryError {
     /// The profile holds no stack at all.
     #[error("the profile holds no counts{0}")]
     Empty(String),
+    /// Only counters.
+    #[error(
+        "the profile has counters but no references; compile without -bf-counters-only, and run without BF_LINE_SIZE=none"
+    )]
+    CountersOnly,
     /// The processes of a merged profile were recorded with different line sizes.
     #[error("process {0} of the profile lacks line size {1}, which others have")]
     Uneven(String, u32),

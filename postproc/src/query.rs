@@ -113,6 +113,9 @@ pub(crate) fn shapes(profile: &Profile, caches: &[Cache]) -> Result<Vec<Shape>, 
         return Err(QueryError::NoLevels);
     }
     if available.is_empty() {
+        if profile.processes.iter().any(|process| !process.counters.items.is_empty()) {
+            return Err(QueryError::CountersOnly);
+        }
         let log = profile.processes.iter().flat_map(|process| &process.log).next();
         return Err(QueryError::Empty(log.map_or_else(String::new, |line| format!(": {line}"))));
     }

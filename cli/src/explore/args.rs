@@ -2,7 +2,7 @@
 
 use crate::args::ByArgument;
 use bf_postproc::explore::{LevelRange, Objective};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use std::path::PathBuf;
 
 /// How the answer goes out.
@@ -31,7 +31,8 @@ pub enum Study {
 
 /// `bf sweep` of hierarchies
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Hierarchies")]
+#[command(next_help_heading = "Hierarchies", group = ArgGroup::new("levels").args(["l1", "l2", "l3", "l4"]).multiple(true))]
+#[command(group = ArgGroup::new("several").args(["l1", "l2", "l3", "l4", "knees"]).multiple(true))]
 pub struct SpaceArguments {
     /// First level: SIZES[:WAYS[:LINES]][:private|shared][:hashed][:exclusive], lists as in --size, such as 16K..128K:4..16
     #[arg(long, value_name = "RANGE", value_parser = level::<1>, conflicts_with_all = ["size", "plot", "scope", "hashed"])]
@@ -46,28 +47,28 @@ pub struct SpaceArguments {
     #[arg(long, value_name = "RANGE", value_parser = level::<4>, conflicts_with_all = ["size", "plot", "scope", "hashed"])]
     pub l4: Option<LevelRange>,
     /// To be as small as possible: misses[:LEVEL], traffic[:LEVEL] (bytes; without LEVEL those of the last), amat, energy, size, or a budget's name
-    #[arg(long, value_name = "OBJECTIVE", default_value = "misses")]
+    #[arg(long, value_name = "OBJECTIVE", requires = "levels", default_value = "misses")]
     pub objective: Objective,
     /// Latency of each level and of memory, for amat: FILE.toml (docs/sweep.md), or FILE.json of `bf machine latency`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "levels")]
     pub latency: Option<PathBuf>,
     /// Energy of an access to each level and to memory, for energy
-    #[arg(long, value_name = "FILE.toml")]
+    #[arg(long, value_name = "FILE.toml", requires = "levels")]
     pub energy: Option<PathBuf>,
     /// What caches cost and how much all levels may; may be given several times
-    #[arg(long, value_name = "FILE.toml")]
+    #[arg(long, value_name = "FILE.toml", requires = "levels")]
     pub budget: Vec<PathBuf>,
     /// The most that an objective may be, such as amat=3.5 or traffic=2G; may be given several times
-    #[arg(long, value_name = "OBJECTIVE=MOST", value_parser = limit)]
+    #[arg(long, value_name = "OBJECTIVE=MOST", requires = "levels", value_parser = limit)]
     pub limit: Vec<(Objective, f64)>,
     /// How many of the best; without: 10 in text, and all, in order, in the other formats
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "several")]
     pub top: Option<usize>,
     /// Those that nothing betters in all of these objectives, by comma
-    #[arg(long, value_name = "OBJECTIVES", value_delimiter = ',')]
+    #[arg(long, value_name = "OBJECTIVES", requires = "levels", value_delimiter = ',')]
     pub pareto: Vec<Objective>,
     /// Say what each level doubled would bring, for JSON too; text says it of the best
-    #[arg(long)]
+    #[arg(long, requires = "levels")]
     pub sensitivity: bool,
     /// Vary the line size, or the associativity, of --machine's levels or of --l1 and so on
     #[arg(long, value_enum, value_name = "PROPERTY")]
@@ -78,7 +79,7 @@ pub struct SpaceArguments {
     /// Show the working sets and the code that makes them
     #[arg(long, conflicts_with_all = ["l1", "study"])]
     pub knees: bool,
-    /// With --knees: by function, line or loop
+    /// With --knees: what to name as the cause of each
     #[arg(long, value_enum, requires = "knees", default_value = "function")]
     pub by: ByArgument,
     /// File to write in place of stdout

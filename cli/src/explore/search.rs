@@ -52,7 +52,7 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
         return Err(Failure::Usage("--each would put several searches into one: ask one profile at a time".to_owned()));
     }
     let Some(loaded) = all.pop() else { return Ok(()) };
-    let space = Space::new(&loaded.profile, &levels, &arguments.tags)?;
+    let space = loaded.answer(Space::new(&loaded.profile, &levels, &arguments.tags))?;
     let because = space.skipped_because.as_deref().unwrap_or_default();
     if space.is_empty() {
         return Err(Failure::Usage(format!("no cache is left for some level; the first that cannot be: {because}")));

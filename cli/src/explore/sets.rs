@@ -38,7 +38,7 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
     let by = asked.by.into();
     let mut answers = Vec::new();
     for loaded in input::load(&arguments.input)? {
-        let (working_sets, without_causes) = working_sets(&loaded.profile, by)?;
+        let (working_sets, without_causes) = loaded.answer(working_sets(&loaded.profile, by))?;
         let top = asked.top.unwrap_or(TOP);
         answers.push(Answer { schema: "bf.knees/1", profiles: loaded.names(), by, working_sets, without_causes, top });
     }

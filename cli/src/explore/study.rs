@@ -66,7 +66,7 @@ pub fn command(arguments: &SweepArguments, study: Study) -> Result<(), Failure> 
             Study::Line => {
                 let all = query::line_sizes(&loaded.profile);
                 let lines = if arguments.line.is_empty() { &all } else { &arguments.line };
-                let (points, refused) = line_sizes(&loaded.profile, &caches, lines, &arguments.tags)?;
+                let (points, refused) = loaded.answer(line_sizes(&loaded.profile, &caches, lines, &arguments.tags))?;
                 (answer.lines, answer.refused) = (Some(points), refused);
                 if lines.len() == 1 {
                     remark(
@@ -76,7 +76,8 @@ pub fn command(arguments: &SweepArguments, study: Study) -> Result<(), Failure> 
             }
             Study::Ways => {
                 let ways = if arguments.ways.is_empty() { &WAYS[..] } else { &arguments.ways };
-                let (points, refused) = associativities(&loaded.profile, &caches, ways, &arguments.tags)?;
+                let (points, refused) =
+                    loaded.answer(associativities(&loaded.profile, &caches, ways, &arguments.tags))?;
                 (answer.ways, answer.refused) = (Some(points), refused);
             }
         }
