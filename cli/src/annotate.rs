@@ -5,12 +5,13 @@ use crate::{
     by::{self, Named, place},
     failure::Failure,
     input,
-    output::{files, number, print, remark, row},
+    output::{files, number, print, printable, remark, row},
 };
 use bf_postproc::{
-    attribution::{Attribution, Figures},
+    attribution::{Attribution, Figures, Key},
     source::{self, Frame},
 };
+use bf_profile::Profile;
 use serde::Serialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, fs, path::Path};
@@ -58,6 +59,8 @@ struct Line {
 #[derive(Debug, Serialize)]
 struct Accessed {
     object: String,
+    /// `"global"`, `"heap"` or `"stack"`.
+    kind: Option<&'static str>,
     #[serde(flatten)]
     figures: Named,
 }
@@ -74,7 +77,7 @@ struct Way {
 /// Annotates what the command line names.
 pub fn command(arguments: &AnnotateArguments) -> Result<(), Failure> {
     let (profiles, sources): (Vec<_>, Vec<_>) =
-        arguments.files.iter().cloned().partition(|path| input::is_profile_name(path));
+        arguments.files.iter().cloned().partition(|path| input::is_profile(path));
     let input = Input { profiles, each: false, salvage: arguments.salvage };
     let mut all = Vec::new();
     for loaded in input::load(&input)? {
@@ -98,7 +101,8 @@ pub fn command(arguments: &AnnotateArguments) -> Result<(), Failure> {
         }
         for name in names {
             let given = sources.iter().find(|path| name.ends_with(&*path.to_string_lossy()));
-            let mut annotated = annotate(&attribution, name, given.map_or(Path::new(name), |path| path));
+            let source = source(&loaded.profile, name, given.map_or(Path::new(name), |path| path));
+            let mut annotated = annotate(&attribution, name, source);
             (annotated.profiles, annotated.machine) = (loaded.names(), machine.clone());
             arguments.show.iter().try_for_each(|figure| by::known(figure, &annotated.totals))?;
             annotated.columns.extend(arguments.show.iter().cloned());
@@ -137,14 +141,26 @@ fn meant<'a>(files: &[&'a str], path: &Path) -> Result<&'a str, Failure> {
     })
 }
 
-fn annotate(attribution: &Attribution<'_>, file: &str, path: &Path) -> Annotated {
-    let answer = &attribution.answer;
-    let read = fs::read(path).or_else(|_| fs::read(file));
-    if let Err(error) = &read {
-        remark(&format!("failed to read {}: {error}; lines are shown by number", path.display()));
+/// The lines of a file, found where the user or the profile says.
+fn source(profile: &Profile, file: &str, path: &Path) -> Option<Vec<String>> {
+    let path = if path.is_file() { path } else { Path::new(file) };
+    let name = path.display();
+    match fs::read(path) {
+        Ok(text) => {
+            if input::written_since(profile, path) {
+                remark(&format!("{name} was changed after the run began: figures may stand beside the wrong lines"));
+            }
+            Some(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
+        }
+        Err(error) => {
+            remark(&format!("failed to read {name}: {error}; lines are shown by number"));
+            None
+        }
     }
-    let source: Option<Vec<String>> =
-        read.ok().map(|text| String::from_utf8_lossy(&text).lines().map(str::to_owned).collect());
+}
+
+fn annotate(attribution: &Attribution<'_>, file: &str, source: Option<Vec<String>>) -> Annotated {
+    let answer = &attribution.answer;
     let lines = attribution.lines(file);
     let mut in_file = Figures::none(answer.levels.len());
     lines.values().for_each(|line| in_file.add(&line.figures));
@@ -175,13 +191,17 @@ fn annotate(attribution: &Attribution<'_>, file: &str, path: &Path) -> Annotated
     }
 }
 
-fn accessed(objects: BTreeMap<String, Figures>, attribution: &Attribution<'_>) -> Vec<Accessed> {
+fn accessed(objects: BTreeMap<Key, Figures>, attribution: &Attribution<'_>) -> Vec<Accessed> {
     let misses = |figures: &Figures| figures.levels.last().map_or(0, |level| level.misses.iter().sum::<u64>());
     let mut objects: Vec<_> = objects.into_iter().collect();
     objects.sort_by_key(|(_, figures)| std::cmp::Reverse((misses(figures), figures.references)));
     objects
         .into_iter()
-        .map(|(object, figures)| Accessed { object, figures: Named::new(&figures, attribution) })
+        .map(|(Key { name: object, kind, .. }, figures)| Accessed {
+            object,
+            kind,
+            figures: Named::new(&figures, attribution),
+        })
         .collect()
 }
 
@@ -214,7 +234,7 @@ fn text(annotated: &Annotated, whole: bool) -> String {
     let mut text = format!("{}\n", files(&annotated.profiles));
     text += &annotated.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}\n"));
     text += "\n";
-    text += &line(&figures(&heads), "line", &annotated.file);
+    text += &line(&figures(&heads), "line", &printable(&annotated.file));
     text += &line(&figures(&totals), "", "the whole program");
     text += &line(&figures(&columns(&annotated.in_file).unwrap_or_else(none)), "", "this file");
     let shown: BTreeMap<u32, (&Line, Vec<String>)> =
@@ -255,7 +275,8 @@ fn text(annotated: &Annotated, whole: bool) -> String {
         }
         for accessed in found.objects.iter().take(MOST_OBJECTS) {
             let Some(cells) = columns(&accessed.figures) else { continue };
-            text += &line(&figures(&cells), "", &format!("| in {}", accessed.object));
+            let blocks = if accessed.kind == Some("heap") { "blocks from " } else { "" };
+            text += &line(&figures(&cells), "", &format!("| memory: {blocks}{}", accessed.object));
         }
     }
     text

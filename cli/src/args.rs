@@ -133,7 +133,7 @@ pub struct ReportArguments {
 /// `bf annotate`
 #[derive(Debug, Args)]
 pub struct AnnotateArguments {
-    /// Profiles (*.bfp; several are taken as one; without any: the newest here) and source files (without any: the one with most misses)
+    /// Profiles (*.bfp, or by how they begin; several are taken as one; without any: the newest here) and source files (without any: the one with most misses)
     #[arg(value_name = "PROFILE|SOURCE")]
     pub files: Vec<PathBuf>,
     /// Show whole files, not only what is near lines with figures

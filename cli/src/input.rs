@@ -12,7 +12,7 @@ use std::{
     fs::{self, File},
     io::Read as _,
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 /// Profiles that are asked as one.
@@ -184,6 +184,24 @@ pub fn newest() -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
+/// Whether a source file may not be the one that was compiled: it was written after the first process began.
+pub fn written_since(profile: &Profile, source: &Path) -> bool {
+    // A replayed trace began at no time.
+    let began = profile.processes.iter().map(|process| process.meta.start_ns).filter(|&began| began > 0).min();
+    let began = began.map(|began| SystemTime::UNIX_EPOCH + Duration::from_nanos(began));
+    let written = fs::metadata(source).and_then(|data| data.modified());
+    began.zip(written.ok()).is_some_and(|(began, written)| written > began)
+}
+
+/// Whether a file is a profile: by its name, or by how it begins.
+pub fn is_profile(path: &Path) -> bool {
+    let mut begin = [0; bf_profile::MAGIC.len()];
+    is_profile_name(path)
+        || path.is_file()
+            && File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
+            && begin == bf_profile::MAGIC
+}
+
 /// `*.bfp`, or, as descendants of a process may have it, `*.bfp.<number>`.
 pub fn is_profile_name(path: &Path) -> bool {
     let is_bfp = |path: &Path| path.extension().is_some_and(|extension| extension == "bfp");
@@ -208,5 +226,19 @@ mod tests {
         ] {
             assert_eq!(is_profile_name(Path::new(name)), is, "{name}");
         }
+    }
+
+    #[test]
+    fn source_is_older_than_the_run() {
+        let source = tempfile::NamedTempFile::new().unwrap();
+        let written = source.as_file().metadata().unwrap().modified().unwrap();
+        let written = written.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let is_newer = |starts: &[u64]| {
+            let mut profile = Profile { processes: vec![Process::default(); starts.len()] };
+            profile.processes.iter_mut().zip(starts).for_each(|(process, &start)| process.meta.start_ns = start);
+            written_since(&profile, source.path())
+        };
+        assert!(!is_newer(&[written]) && !is_newer(&[written + 9, written + 1]) && !is_newer(&[0]));
+        assert!(is_newer(&[written + 9, written - 1]));
     }
 }

@@ -345,7 +345,8 @@ impl Key {
         Self { name: path.join(" > "), path, ..last.clone() }
     }
 
-    fn of_object(object: &Object, places: &Places) -> Self {
+    /// A variable, the blocks of a place, or a stack.
+    pub(crate) fn of_object(object: &Object, places: &Places) -> Self {
         let site = object.site.and_then(|site| places.sites.get(site as usize));
         Self {
             name: object.name.clone(),

@@ -1,6 +1,6 @@
 //! What of an answer belongs to each line of a source file, and through which inlined calls.
 
-use crate::attribution::{Attribution, Figures, Part};
+use crate::attribution::{Attribution, Figures, Key, Part};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ pub struct Line {
     pub figures: Figures,
     /// By way.
     pub ways: BTreeMap<Vec<Frame>, Figures>,
-    /// By name of the object that it accessed, if that was recorded.
-    pub objects: BTreeMap<String, Figures>,
+    /// By the object that it accessed, if that was recorded.
+    pub objects: BTreeMap<Key, Figures>,
 }
 
 /// The frames of a part: the place itself, the call that its function was inlined at, and so on.
@@ -65,7 +65,7 @@ impl Attribution<'_> {
             line.figures.add(&part.figures);
             line.ways.entry(frames).or_insert_with(none).add(&part.figures);
             if let Some(object) = part.object {
-                line.objects.entry(object.name.clone()).or_insert_with(none).add(&part.figures);
+                line.objects.entry(Key::of_object(object, part.places)).or_insert_with(none).add(&part.figures);
             }
         }
         lines

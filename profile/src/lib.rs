@@ -44,5 +44,6 @@ pub use objects::Objects;
 pub use paths::{PathCounts, PathNode, Paths};
 pub use patterns::{Patterns, Strides, Touched, TouchedBy};
 pub use places::Places;
+pub use section::MAGIC;
 pub use sharing::{LinePlace, LineUser, ObjectKind, SharedLine, SharedLines, SharedObject};
 pub use validate::Invalid;

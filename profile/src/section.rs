@@ -9,6 +9,9 @@ use crate::packing::{Packer, Unpacker, most_packed};
 /// Longest contents of a section, uncompressed. A reader allocates no more than this on a file's word.
 pub(crate) const MAX_RAW: u64 = 64 << 20;
 
+/// What every profile begins with.
+pub const MAGIC: [u8; 8] = *b"BFPROFIL";
+
 const MARK: [u8; 4] = *b"\xbfSEC";
 pub(crate) const FILE_HEADER: usize = 16;
 pub(crate) const SECTION_HEADER: usize = 40;
@@ -23,7 +26,7 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    pub(crate) const PROFILE: Self = Self { magic: *b"BFPROFIL", name: "profile", major: 1, minor: 2 };
+    pub(crate) const PROFILE: Self = Self { magic: MAGIC, name: "profile", major: 1, minor: 2 };
     pub(crate) const TRACE: Self = Self { magic: *b"BFTRACE\0", name: "trace", major: 1, minor: 0 };
     pub(crate) const ALL: [Self; 2] = [Self::PROFILE, Self::TRACE];
 

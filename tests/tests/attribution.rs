@@ -110,6 +110,25 @@ fn annotated_source_shows_lines_and_what_was_inlined() {
     assert_eq!(json["schema"], "bf.annotate/1");
 }
 
+#[test]
+fn source_that_is_newer_than_the_run_is_told_about() {
+    let sandbox = multiplied(&OPTIONS, &[]);
+    let said = |arguments: &[&str]| {
+        let mut command = sandbox.command(bf_tests::program("bf"));
+        let profile = sandbox.profile_files().remove(0);
+        text(&succeed(command.args(arguments).arg(profile).args(SMALL)).stderr)
+    };
+    let asked = [&["annotate"][..], &["report", "--html", "report.html"]];
+    assert!(asked.iter().all(|arguments| !said(arguments).contains("changed after the run began")));
+    sandbox.write("multiply.c", format!("// a line more\n{MULTIPLY}"));
+    for arguments in asked {
+        let said = said(arguments);
+        assert!(said.contains("changed after the run began") && said.contains("multiply.c"), "{said}");
+    }
+    let page = std::fs::read_to_string(sandbox.file("report.html")).unwrap();
+    assert!(page.contains("source that was changed after the run began"));
+}
+
 /// A file that is included by one path and compiled by another is one file.
 #[test]
 fn a_file_has_one_name_however_its_path_is_written() {

@@ -62,7 +62,12 @@ fn passes_miss_in_the_blocks_that_they_pass_over() {
     let mut command = sandbox.command(bf_tests::program("bf"));
     let profile = sandbox.profile_files().remove(0);
     let shown = text(&succeed(command.args(["report", "--by", "object"]).arg(profile).args(SMALL)).stdout);
-    assert!(shown.contains(&format!("3 blocks from main (objects.c:{})", line(OBJECTS, "thrice"))), "{shown}");
+    let site = format!("blocks from main (objects.c:{})", line(OBJECTS, "thrice"));
+    assert!(shown.contains(&format!("3 {site}")), "{shown}");
+    let mut command = sandbox.command(bf_tests::program("bf"));
+    let shown = text(&succeed(command.arg("annotate").arg(sandbox.profile_files().remove(0)).args(SMALL)).stdout);
+    assert!(shown.lines().any(|line| line.ends_with(&format!("| memory: {site}"))), "{shown}");
+    assert!(shown.lines().any(|line| line.ends_with("| memory: table")), "{shown}");
 }
 
 #[test]
@@ -80,7 +85,7 @@ fn the_guilty_array_is_named() {
     let mut lines = shown.lines().skip_while(|line| !line.contains("/* naive b */"));
     assert!(lines.next().unwrap().contains(" 2,097,152 "), "{shown}");
     let below = lines.next().unwrap();
-    assert!(below.contains(" 2,097,152 ") && below.ends_with("| in b"), "{shown}");
+    assert!(below.contains(" 2,097,152 ") && below.ends_with("| memory: b"), "{shown}");
 }
 
 #[test]

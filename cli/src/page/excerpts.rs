@@ -1,5 +1,6 @@
 //! The source text that a page carries: what surrounds the lines with most misses, as much as there is room for.
 
+use crate::input;
 use bf_postproc::{
     Cache, Query,
     attribution::{Attribution, Figures, attribute},
@@ -67,10 +68,13 @@ pub fn sources(profile: &Profile, caches: &[Cache], remarks: &mut Vec<String>) -
         remarks
             .push("only the source around the lines with most misses is in the page: the rest has no room".to_owned());
     }
-    if let (false, Some(first)) = (unread.is_empty(), unread.first()) {
-        let more = if unread.len() > 1 { format!(" and {} more", unread.len() - 1) } else { String::new() };
-        remarks.push(format!("source that is not in the page, because it could not be read: {first}{more}"));
-    }
+    let mut name = |what: &str, files: &BTreeSet<&str>| {
+        let more = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
+        remarks.extend(files.first().map(|first| format!("source that {what}: {first}{more}")));
+    };
+    name("is not in the page, because it could not be read", &unread);
+    let newer = order.iter().copied().filter(|file| input::written_since(profile, Path::new(file))).collect();
+    name("was changed after the run began, so that figures may stand beside the wrong lines", &newer);
     let source = |path: &&str| {
         let excerpts = excerpts(wanted.get(*path)?, &texts[*path]);
         (!excerpts.is_empty()).then(|| Source { path: (*path).to_owned(), excerpts })
