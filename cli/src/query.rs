@@ -11,6 +11,7 @@ use bf_postproc::{
     Answer, Cache, LevelAnswer, Query,
     sampled::Interval,
     share::{self, Threads},
+    shared_lines::took_turns,
     size,
 };
 use serde_json::Value;
@@ -36,6 +37,9 @@ pub fn command(arguments: &QueryArguments) -> Result<(), Failure> {
         let answer = answer(&loaded, &question, label)?;
         if question.by_thread && answer.levels.iter().all(|level| level.threads.is_none()) {
             remark("--by thread tells private caches apart, and there is none");
+        }
+        if question.by_thread {
+            loaded.profile.processes.iter().filter_map(took_turns).for_each(|note| remark(&note));
         }
         answers.push(answer);
     }

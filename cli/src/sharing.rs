@@ -62,7 +62,8 @@ fn text(answer: &Answer) -> String {
     let mut text = format!("{}\n{}\n", files(&answer.profiles), summary(answer));
     let several = answer.findings.iter().any(|finding| finding.pid != answer.findings[0].pid);
     for (number, finding) in (1..).zip(&answer.findings) {
-        text += &format!("\n{number}. {}", self::finding(finding, answer.line_bytes, several));
+        let same = answer.findings.iter().filter(|other| subject(other) == subject(finding)).count();
+        text += &format!("\n{number}. {}", self::finding(finding, answer.line_bytes, several, same > 1));
     }
     let more = answer.findings_total - answer.findings.len() as u64;
     if more > 0 {
@@ -101,15 +102,26 @@ fn summary(answer: &Answer) -> String {
 }
 
 /// One finding: what, how bad, who, and the mend.
-fn finding(finding: &Finding, line_bytes: u32, with_pid: bool) -> String {
-    let mut text = format!("{}: {}", subject(finding), finding.kind);
+fn finding(finding: &Finding, line_bytes: u32, with_pid: bool, with_code: bool) -> String {
+    let mut text = subject(finding);
+    if with_code {
+        let code = finding.stored_by.iter().flat_map(|place| place_names([place].into_iter()));
+        text += &code.map(|code| format!(", stored by {code}")).collect::<String>();
+    }
+    text += &format!(": {}", finding.kind);
     if with_pid {
         text += &format!(", process {}", finding.pid);
     }
+    let Finding { lines, address, last, .. } = *finding;
+    let adjacent = last - address == (lines - 1) * u64::from(line_bytes);
     text += &format!(
-        "\n   {} of {line_bytes} bytes from {:#x} on; {}: {} by true, {} by false sharing\n",
-        counted(finding.lines, "line"),
-        finding.address,
+        "\n   {} of {line_bytes} bytes {}; {}: {} by true, {} by false sharing\n",
+        counted(lines, "line"),
+        match (lines, adjacent) {
+            (1, _) => format!("at {address:#x}"),
+            (_, true) => format!("from {address:#x} on"),
+            _ => format!("between {address:#x} and {last:#x}"),
+        },
         misses(finding.misses),
         number(finding.true_misses),
         number(finding.false_misses)
@@ -163,23 +175,26 @@ fn indented(text: &str) -> String {
 /// What lies in the lines, for people.
 fn subject(finding: &Finding) -> String {
     let Some(object) = &finding.object else { return format!("unnamed memory at {:#x}", finding.address) };
-    let Object { count, bytes, .. } = object;
+    let Object { count, bytes, .. } = *object;
     let name = shortened(&object.name);
     let from = match finding.offset {
         Some(offset) if offset != 0 => format!("{offset:+}"),
         _ => String::new(),
     };
-    match (object.kind, count, name.as_str()) {
-        ("heap", 2.., name) => format!("{} heap blocks from {name}", number(*count)),
-        ("heap", _, "") => format!("heap block{from} of {bytes} bytes"),
-        ("heap", _, name) => format!("heap block{from} of {bytes} bytes from {name}"),
+    match (object.kind, count.zip(bytes), name.as_str()) {
+        ("heap", None, name) => format!("heap blocks from {name}"),
+        ("heap", Some((count @ 2.., _)), name) => format!("{} heap blocks from {name}", number(count)),
+        ("heap", Some((_, bytes)), "") => format!("heap block{from} of {bytes} bytes"),
+        ("heap", Some((_, bytes)), name) => format!("heap block{from} of {bytes} bytes from {name}"),
         (_, _, name) => format!("{name}{from}"),
     }
 }
 
 /// The row of a thread.
 fn cells(thread: &Thread) -> [String; 6] {
-    let bytes = if thread.stored == thread.loaded || thread.loaded.is_empty() {
+    let bytes = if thread.loads + thread.stores == 0 {
+        "stored before others used it".to_owned()
+    } else if thread.stored == thread.loaded || thread.loaded.is_empty() {
         ranges(&thread.stored, MOST_RANGES)
     } else if thread.stored.is_empty() {
         format!("loads {}", ranges(&thread.loaded, MOST_RANGES))
@@ -206,12 +221,21 @@ fn ranges(all: &[[i64; 2]], most: usize) -> String {
     words.join(" ")
 }
 
-/// The first places of a thread; those of one function share its name.
+/// The first places of a thread.
 fn places(thread: &Thread, most: usize) -> Vec<String> {
+    let mut words = place_names(thread.places.iter().take(most));
+    let more = thread.places.len().saturating_sub(most);
+    if more > 0 {
+        words.push(format!("{more} more"));
+    }
+    words
+}
+
+/// Places for people; those of one function share its name.
+fn place_names<'a>(places: impl Iterator<Item = &'a Place>) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
-    let shown = thread.places.iter().take(most);
     let mut before: Option<&Place> = None;
-    for place in shown {
+    for place in places {
         let same = before.is_some_and(|before| before.function == place.function && before.file == place.file);
         let function = shortened(place.function.as_deref().unwrap_or("unknown"));
         match (&place.file, place.line, words.last_mut()) {
@@ -224,10 +248,6 @@ fn places(thread: &Thread, most: usize) -> Vec<String> {
             _ => words.push(function),
         }
         before = Some(place);
-    }
-    let more = thread.places.len().saturating_sub(most);
-    if more > 0 {
-        words.push(format!("{more} more"));
     }
     words
 }

@@ -83,7 +83,7 @@ No more than 4,096 lines were followed; 2 with 1 access were given up.
    Mend: give what each thread uses lines of its own: align it to 64 bytes (alignas(64)) and pad it to a multiple of that.
 
 2. heap block of 4 bytes from main.c:3: true sharing
-   1 line of 64 bytes from 0x7000 on; 9 coherence misses: 9 by true, 0 by false sharing
+   1 line of 64 bytes at 0x7000; 9 coherence misses: 9 by true, 0 by false sharing
    ────────────────────────────────────────────────────────────
                loads   stores   misses   bytes of it   code
    ────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
 //! Accesses in program order, as they were recorded: what happens in a loop is not written out.
 
 use crate::courses::Course;
-use crate::objects::Objects;
+use crate::objects::{Objects, Replaced};
 use crate::references::LONG_RANGE;
 use crate::shape::{Event, Shape, What};
 use crate::walks;
@@ -86,6 +86,8 @@ pub struct Batch {
     objects: Option<u64>,
     /// Whether they are yet to be looked up.
     owed: bool,
+    /// The blocks that what it allocates got memory of, in its order, if somebody wants to know.
+    replaced: Vec<Replaced>,
     /// Of the record that [`Batch::fold`] put in the place of others.
     folded: Option<Arc<Shape>>,
 }
@@ -452,6 +454,16 @@ impl Batch {
         self.events > 0
     }
 
+    /// What it allocates got memory of these blocks.
+    pub(crate) fn set_replaced(&mut self, replaced: Vec<Replaced>) {
+        self.replaced = replaced;
+    }
+
+    /// What [`Batch::set_replaced`] was told.
+    pub(crate) fn replaced(&self) -> &[Replaced] {
+        &self.replaced
+    }
+
     /// Gives all events to `take`, with the words of their records.
     pub(crate) fn for_each_event(&self, mut take: impl FnMut(Event, &[u64])) {
         for record in self.records() {
@@ -629,6 +641,7 @@ impl Batch {
         (self.accesses, self.range_lines, self.events) = (0, 0, 0);
         self.items.clear();
         (self.objects, self.owed) = (None, false);
+        self.replaced.clear();
     }
 
     /// Whether most of its accesses are in loops that may walk over lines.
@@ -711,6 +724,16 @@ impl Record<'_> {
         match self {
             Self::Singles { words, .. } => words.len() as u64 / 2,
             Self::Shaped { shape, words, .. } => shape.iterations(words).saturating_mul(count(shape, words)),
+        }
+    }
+
+    /// The address of the block that it says was allocated.
+    pub(crate) fn allocated(&self) -> Option<u64> {
+        match self {
+            Self::Shaped { shape: Shape { event: Some(Event::Allocation { .. }), .. }, words, .. } => {
+                words.get(1).copied()
+            }
+            _ => None,
         }
     }
 

@@ -219,8 +219,16 @@ impl Directory {
             }
             tracked |= self.come(coming.clone(), slot, tracker, counted, &mut lists);
         }
-        if tracked {
+        let mut replaced = batch.replaced().iter().peekable();
+        if tracked || replaced.peek().is_some() {
             for record in batch.records() {
+                let allocated = record.allocated();
+                while let Some(next) = replaced.next_if(|replaced| Some(replaced.new.address) == allocated) {
+                    tracker.replace(next);
+                }
+                if !tracked {
+                    continue;
+                }
                 record.for_each_course(&mut |course: Course| {
                     course.for_each_range(shift, |lines| {
                         for line in lines {

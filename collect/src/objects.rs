@@ -45,8 +45,24 @@ pub struct Block {
 }
 
 impl Block {
-    fn end(&self) -> u64 {
+    /// One past the address of the last byte.
+    #[must_use]
+    pub fn end(&self) -> u64 {
         self.address.saturating_add(self.bytes)
+    }
+}
+
+/// A block of which another one got memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replaced {
+    pub(crate) old: Block,
+    pub(crate) new: Block,
+}
+
+impl Replaced {
+    /// The memory that both had.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.old.address.max(self.new.address)..self.old.end().min(self.new.end())
     }
 }
 
@@ -75,6 +91,11 @@ pub struct Objects {
     most: Option<usize>,
     /// Whether blocks were put together or left out: then what is freed is not known exactly any more.
     crowded: bool,
+    /// Blocks that are left out before room is made again, which takes a look at all.
+    patience: usize,
+    /// Whether somebody wants to know of blocks that others replace, and those.
+    watched: bool,
+    replaced: Vec<Replaced>,
     /// What was found.
     shadow: Shadow,
     /// Rises whenever some address may get another object, or a thread comes to another call path.
@@ -247,7 +268,11 @@ impl Objects {
         if address == u64::MAX {
             return;
         }
-        self.insert(Block { address, bytes, object: Object::Heap(site), live: true });
+        let block = Block { address, bytes, object: Object::Heap(site), live: true };
+        if self.watched {
+            self.watch(block);
+        }
+        self.insert(block);
         let known = self.allocations.entry(site).or_default();
         known.count += 1;
         known.bytes = known.bytes.saturating_add(bytes);
@@ -258,14 +283,18 @@ impl Objects {
     fn insert(&mut self, block: Block) {
         self.cut(block.address, block.end());
         let most = self.most.unwrap_or(MOST);
-        if self.blocks.len() >= most {
+        if self.blocks.len() >= most && self.patience == 0 {
             self.make_room();
             // What was put together may reach over it.
             self.cut(block.address, block.end());
+            let few = self.blocks.len() > most - most / 8;
+            self.patience = if few { most / 8 } else { 0 };
         }
         let room = self.blocks.len() < most;
         if room {
             self.blocks.insert(block.address, block);
+        } else {
+            self.patience = self.patience.saturating_sub(1);
         }
         self.changes += 1;
         self.shadow.change(&(block.address..block.end()), room.then_some(block.object));
@@ -279,6 +308,24 @@ impl Objects {
         {
             known.live = known.live.saturating_sub(block.bytes);
         }
+    }
+
+    /// Takes note of the blocks of other objects that this one takes memory of.
+    fn watch(&mut self, new: Block) {
+        let overlapping = self.blocks.range(..new.end()).rev().map(|(_, &old)| old);
+        let overlapping = overlapping.take_while(|old| old.end() > new.address);
+        let others = overlapping.filter(|old| old.object != new.object);
+        self.replaced.extend(others.map(|old| Replaced { old, new }));
+    }
+
+    /// From now on blocks that others replace are kept for [`Objects::take_replaced`].
+    pub(crate) fn watch_replaced(&mut self) {
+        self.watched = true;
+    }
+
+    /// The blocks that others replaced since this was last asked, in their order.
+    pub(crate) fn take_replaced(&mut self) -> Vec<Replaced> {
+        std::mem::take(&mut self.replaced)
     }
 
     /// Takes `from..to` out of the blocks that lie there. They were freed, seen or not.
@@ -355,6 +402,27 @@ mod tests {
             objects.note(0, SITE, &words);
         }
         assert_eq!((objects.within(0, u64::MAX), objects.allocations().count()), (None, 0));
+    }
+
+    #[test]
+    fn a_crowd_of_many_sites_is_left_out_without_a_look_at_all_each_time() {
+        let mut objects = Objects::default();
+        for i in 0..2 * MOST as u64 {
+            objects.note(0, Event::Allocation { site: i as u32 % 7 }, &[0, 1000 + 48 * i, 40]);
+        }
+        assert!(objects.is_crowded());
+        assert_eq!(objects.at(1000).map(|block| block.object), Some(Object::Heap(0)));
+        assert_eq!(objects.at(1000 + 48 * (2 * MOST as u64 - 1)), None);
+        assert_eq!(objects.allocations().map(|(_, known)| known.count).sum::<u64>(), 2 * MOST as u64);
+        // What is freed makes room again, if not at once.
+        for i in 0..MOST as u64 {
+            objects.note(0, Event::Release, &[0, 1000 + 48 * i]);
+        }
+        let begin = 1 << 40;
+        for i in 0..MOST as u64 / 4 {
+            objects.note(0, SITE, &[0, begin + 4096 * i, 40]);
+        }
+        assert!(objects.at(begin + 4096 * (MOST as u64 / 4 - 1)).is_some());
     }
 
     #[test]

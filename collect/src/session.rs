@@ -16,7 +16,7 @@
 use crate::anchors::Seek;
 use crate::batch::{Place, Repeats};
 use crate::directory::{Comings, Directory};
-use crate::objects::Objects;
+use crate::objects::{Block, Objects};
 use crate::pipeline::{Job, Pipeline, Work};
 use crate::rounds::{Counted, Left, Next, Rounds};
 use crate::stacks::{AtSeam, Behind, Digesters, Spare, Stacks};
@@ -115,6 +115,8 @@ pub struct Snapshot {
     pub items: Vec<ItemLines>,
     /// Lines that several slots used, one by one, in the same cases. What lies there is left open.
     pub sharing: Vec<SharedLines>,
+    /// By line size and line of those the blocks that are known to have lain there then, where others do now.
+    pub replaced: Vec<Vec<Vec<Block>>>,
     /// Slots that made at least one access, counted or not.
     pub threads: u32,
     /// Counted accesses.
@@ -418,6 +420,11 @@ impl Session {
             let tracker = |size: &u32| Tracker::new(size.ilog2(), self.config.tracked);
             *trackers = self.config.line_sizes.iter().map(tracker).collect();
         }
+        if self.config.tracked > 0
+            && let Some(mut objects) = self.lock(&self.objects)
+        {
+            objects.watch_replaced();
+        }
         for (part, stacks) in only.parts.iter().enumerate() {
             let Some(mut stacks) = self.lock(stacks) else { return };
             stacks.share(0);
@@ -485,13 +492,15 @@ impl Session {
         let compared = || self.lock(&self.repeating)?.rounds.as_ref()?.compared();
         let compared = if batch.has_events() { None } else { compared() };
         let Some(mut objects) = self.lock(&self.objects) else { return };
+        let objects = &mut *objects;
         if compared.is_some_and(|compared| compared == objects.changes()) {
             batch.attribute_later();
         } else if by_object || by_path {
-            batch.attribute(slot, by_object, &mut objects);
+            batch.attribute(slot, by_object, objects);
         } else {
             batch.for_each_event(|event, words| objects.note(slot, event, words));
         }
+        batch.set_replaced(objects.take_replaced());
     }
 
     /// Attributes a batch of the thread on `slot` that was to be attributed later.
@@ -654,8 +663,9 @@ impl Session {
             return false;
         };
         let Some(trackers) = self.lock(&self.trackers) else { return false };
-        told.shared = trackers.iter().zip(&told.shared).map(|(tracker, before)| tracker.since(before)).collect();
-        told.stacks = tallies;
+        let shared = trackers.iter().zip(&told.shared).map(|(tracker, before)| tracker.since(before)).collect();
+        let Some(shared) = shared else { return false };
+        (told.shared, told.stacks) = (shared, tallies);
         true
     }
 
@@ -1399,7 +1409,7 @@ impl Session {
             let none = |&line_bytes| LineCoherence { line_bytes, max_set_bits, max_ways, slots: Vec::new() };
             snapshot.coherence = sizes.map(none).collect();
             if let Some(trackers) = lock_for(&self.trackers, patience) {
-                snapshot.sharing = trackers.iter().map(Tracker::lines).collect();
+                (snapshot.sharing, snapshot.replaced) = trackers.iter().map(Tracker::lines).unzip();
             }
         }
         if let [only] = owners.as_slice() {
@@ -1647,9 +1657,12 @@ fn past(patience: Duration) -> impl Fn() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::TestShapes;
     use crate::convert;
+    use crate::objects::Object;
+    use crate::shape::{Event, Shape, Step, What};
     use bf_profile::{Coherence, Owner};
-    use bf_stack::{Chunk, Reference, There};
+    use bf_stack::{Chunk, Item, Reference, There};
     use std::collections::BTreeMap;
 
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -1684,6 +1697,38 @@ mod tests {
         session.feed(first, &batch(&[3]), Bucket::FIRST);
         let want = [(Owner::Slot(0), 3), (Owner::Slot(1), 2), (Owner::Global, 3)];
         assert_eq!(cold(&session.snapshot(PATIENCE)), want);
+    }
+
+    #[test]
+    fn a_block_in_the_place_of_another_has_what_was_done_to_it() {
+        let access = |word, what| Step { word, offset: 0, what, item: Item::NONE };
+        let mut shapes = TestShapes(vec![
+            Arc::new(Shape::event(3, Event::Allocation { site: 1 }).unwrap()),
+            Arc::new(Shape::event(3, Event::Allocation { site: 2 }).unwrap()),
+            Arc::new(Shape::once(2, vec![access(1, What::Load(8)), access(1, What::Store(8))]).unwrap()),
+        ]);
+        let session = Session::new(Config::default());
+        let slots = [session.take_slot(), session.take_slot()];
+        let (first, second) = (vec![1, 0x1000, 64], vec![2, 0x1000, 64]);
+        // The second block comes to its place between two uses of one batch.
+        let all = [
+            (0, [first, vec![3, 0x1000]].concat()),
+            (1, vec![3, 0x1008]),
+            (0, [&[3, 0x1000], &second[..], &[3, 0x1010]].concat()),
+        ];
+        for (slot, words) in all {
+            let mut batch = Batch::new();
+            batch.append(words.into_iter(), &mut shapes, |_| panic!("it is one batch"));
+            session.note(slots[slot], &mut batch);
+            session.feed(slots[slot], &batch, Bucket::FIRST);
+        }
+        let snapshot = session.snapshot(PATIENCE);
+        let used =
+            |line: &bf_profile::SharedLine| line.users.iter().map(|user| (user.slot, user.stored)).collect::<Vec<_>>();
+        let lines: Vec<_> = snapshot.sharing[0].lines.iter().map(used).collect();
+        assert_eq!(lines, [vec![(0, 0xff), (1, 0xff00)], vec![(0, 0xff_0000)]]);
+        let [before, now] = snapshot.replaced[0].as_slice() else { panic!("{snapshot:?}") };
+        assert_eq!((before[0].object, before.len(), now.len()), (Object::Heap(1), 1, 0));
     }
 
     #[test]

@@ -533,7 +533,8 @@ mod tests {
         batch
     }
 
-    /// What a session says of batches in this order.
+    /// What a session says of batches in this order. It is not told what they allocate: of that it takes note in the order in which
+    /// they come.
     fn says(rounds: Option<Seek>, batches: &Batches, threads: u32, helped: bool) -> Snapshot {
         let session = Session::new(Config { rounds_of_several: true, ..config(rounds) });
         session.ensure_slot(threads - 1);
@@ -542,7 +543,6 @@ mod tests {
         }
         for (slot, batch, bucket) in batches {
             let mut batch = batch.clone();
-            session.note(*slot, &mut batch);
             session.hand_over(*slot, &mut batch, *bucket);
         }
         assert!(session.settle(PATIENCE));

@@ -2,13 +2,15 @@
 //!
 //! A line is followed from the batch on in which a second slot uses it. A cache without bounds is followed for each slot: it
 //! loses a line when another slot stores there. A reference that finds its line lost is a miss of true sharing if the
-//! slot then uses bytes that others have stored since, before it loses the line again; else of false sharing (Dubois et al.,
-//! "The detection and elimination of useless misses in multiprocessors", 1993).
+//! slot then uses bytes that others have stored since its last miss of true sharing, before it loses the line again; else of false
+//! sharing (Dubois et al., "The detection and elimination of useless misses in multiprocessors", 1993).
 //!
-//! Invariant: of each line followed, every access since then is counted. Where there are more lines than may be followed, those
-//! with the fewest misses are given up, with what was counted of them.
+//! Invariant: of each line followed, every access since then is counted, with the object that lay there then: where a block gets
+//! bytes of a line that were used as another one's, counting begins anew. Where there are more lines than may be followed, those with
+//! the fewest misses are given up, with what was counted of them.
 
 use crate::courses::Course;
+use crate::objects::{Block, Object, Replaced};
 use bf_profile::{LinePlace, LineUser, SharedLine, SharedLines};
 use bf_stack::ByLine;
 use foldhash::fast::FixedState;
@@ -20,6 +22,11 @@ pub(crate) type Place = u16;
 
 /// Places that are told apart for each user of a line.
 const PLACES: usize = 16;
+
+/// Objects that lay on a line one after the other and are told apart.
+const LIVES: usize = 4;
+/// Blocks of each of which is known where they were.
+const BLOCKS: usize = 8;
 
 /// Bits for lines that may be followed.
 const MAY_BE: usize = 1 << 16;
@@ -37,6 +44,8 @@ pub(crate) struct Tracker {
     /// Of the last accesses that came to a whole line: which bytes of each such line, and how many do.
     inner: Option<(Course, (u64, u64))>,
     misses: u64,
+    /// Lives of lines, but for the first of each.
+    past: usize,
     dropped_lines: u64,
     dropped_accesses: u64,
 }
@@ -44,7 +53,19 @@ pub(crate) struct Tracker {
 #[derive(Debug, Default)]
 struct Line {
     number: u64,
+    lives: SmallVec<[Life; 1]>,
+    /// The one that it is in.
+    now: usize,
+}
+
+/// What was counted while an object lay on a line.
+#[derive(Debug, Default)]
+struct Life {
     users: SmallVec<[User; 2]>,
+    /// What was allocated there last; `None`: nothing that took the place of something else.
+    object: Option<Object>,
+    /// What lay there until it ended.
+    blocks: Vec<Block>,
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +81,7 @@ struct User {
     stored: u64,
     /// Bytes that others stored since it last had the line, or last missed it.
     foreign: u64,
-    /// Bytes that others had stored at its last miss, while it has used none of them.
+    /// Bytes that others had stored by its last miss, since the last miss of true sharing: it has used none of them.
     useless: u64,
     true_misses: u64,
     false_misses: u64,
@@ -72,33 +93,42 @@ struct User {
 #[derive(Debug, Default)]
 struct Counts([u64; 4], Vec<[u64; 2]>);
 
-/// What a tracker counted until some moment, or from one to another: by line and user, in its order.
+/// What a tracker knows of a line but for counts: how many lives it had, in which it is, and of each user whether its cache has it, and
+/// bytes that others stored.
+type State = ([usize; 2], SmallVec<[(bool, [u64; 2]); 2]>);
+
+/// What a tracker counted until some moment, or from one to another: by line, as it was at the end, and user, in its order.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(HashMap<u64, Vec<Counts>, FixedState>);
+pub(crate) struct Tally(HashMap<u64, (State, Vec<Counts>), FixedState>);
 
 impl Tracker {
     /// What it counted so far.
     pub(crate) fn counted(&self) -> Tally {
-        let of = |line: &Line| line.users.iter().map(User::counts).collect();
+        let of = |line: &Line| (line.state(), line.users().map(User::counts).collect());
         Tally(self.lines.iter().map(|line| (line.number, of(line))).collect())
     }
 
-    /// What it counted since it had counted that. Whoever used a line since, wherever in the program, had done so before.
-    pub(crate) fn since(&self, before: &Tally) -> Tally {
+    /// What it counted since it had counted that, if it left the lines as it found them: then the same accesses count the same
+    /// again. Whoever used a line since, wherever in the program, had done so before.
+    pub(crate) fn since(&self, before: &Tally) -> Option<Tally> {
         let mut all = self.counted();
-        for (number, users) in &mut all.0 {
-            let users_before = before.0.get(number).into_iter().flatten();
+        for (number, (state, users)) in &mut all.0 {
+            let Some((state_before, users_before)) = before.0.get(number) else { continue };
+            if state != state_before {
+                return None;
+            }
             for (user, before) in users.iter_mut().zip(users_before) {
                 user.add(before, 0_u64.wrapping_sub(1));
             }
         }
-        all
+        Some(all)
     }
 
     /// Counts that once more, so often: as if the same accesses came again that found and left each line as then.
     pub(crate) fn count_again(&mut self, tally: &Tally, times: u64) {
-        for (&number, again) in &tally.0 {
-            let users = self.line(number).into_iter().flat_map(|line| &mut line.users);
+        for (&number, ((lives, _), again)) in &tally.0 {
+            let line = self.line(number).filter(|line| line.state().0 == *lives);
+            let users = line.into_iter().flat_map(|line| &mut line.lives).flat_map(|life| &mut life.users);
             for (user, again) in users.zip(again) {
                 let mut counts = user.counts();
                 counts.add(again, times);
@@ -112,7 +142,7 @@ impl Tracker {
     pub(crate) fn new(shift: u32, most: usize) -> Self {
         let may_be = vec![0; MAY_BE / 64].into_boxed_slice();
         let (lines, places, inner) = (Vec::new(), ByLine::new(), None);
-        Self { shift, most, lines, places, may_be, inner, misses: 0, dropped_lines: 0, dropped_accesses: 0 }
+        Self { shift, most, lines, places, may_be, inner, misses: 0, past: 0, dropped_lines: 0, dropped_accesses: 0 }
     }
 
     /// A line that is followed.
@@ -126,20 +156,21 @@ impl Tracker {
         if self.most == 0 || self.places.get(line) != 0 {
             return;
         }
-        if self.lines.len() >= self.most {
+        if self.lines.len() + self.past >= self.most {
             self.make_room();
         }
         let places = stored_at.into_iter().map(|place| (place, [0, 0])).collect();
         let user =
             User { slot, holds: true, held: true, stored_before: stored_at.is_some(), places, ..User::default() };
         self.may_be[line as usize % MAY_BE / 64] |= 1 << (line % 64);
-        self.lines.push(Line { number: line, users: smallvec![user] });
+        let life = Life { users: smallvec![user], ..Life::default() };
+        self.lines.push(Line { number: line, lives: smallvec![life], now: 0 });
         *self.places.of(line) = self.lines.len() as u32;
     }
 
     /// Gives the lines with the fewest misses up, a quarter of them.
     fn make_room(&mut self) {
-        let misses = |line: &Line| line.users.iter().map(|user| user.true_misses + user.false_misses).sum::<u64>();
+        let misses = |line: &Line| line.users().map(|user| user.true_misses + user.false_misses).sum::<u64>();
         let mut all: Vec<_> = self.lines.iter().map(|line| (misses(line), line.number)).collect();
         all.sort_unstable();
         for (_, number) in all.into_iter().take((self.most / 4).max(1)) {
@@ -147,7 +178,8 @@ impl Tracker {
         }
         for line in self.lines.extract_if(.., |line| self.places.get(line.number) == 0) {
             self.dropped_lines += 1;
-            self.dropped_accesses += line.users.iter().map(|user| user.loads + user.stores).sum::<u64>();
+            self.dropped_accesses += line.users().map(|user| user.loads + user.stores).sum::<u64>();
+            self.past -= line.lives.len() - 1;
         }
         self.may_be.fill(0);
         for (place, Line { number, .. }) in (1..).zip(&self.lines) {
@@ -184,25 +216,53 @@ impl Tracker {
         self.misses += u64::from(line.access(slot, course.first.store, bytes, course.item.0, times));
     }
 
-    /// What is known now.
-    pub(crate) fn lines(&self) -> SharedLines {
-        let mut lines: Vec<_> = self.lines.iter().map(|line| line.profile(line.number << self.shift)).collect();
-        lines.sort_unstable_by_key(|line| line.address);
+    /// A block got memory of another one.
+    pub(crate) fn replace(&mut self, replaced: &Replaced) {
+        let (range, last) = (replaced.range(), (1 << self.shift) - 1);
+        let numbers = range.start >> self.shift..=(range.end - 1) >> self.shift;
+        let all = numbers.end() - numbers.start() < self.lines.len() as u64;
+        let near = all.then(|| numbers.clone().filter_map(|number| self.places.get(number).checked_sub(1)));
+        let near: Vec<_> = match near {
+            Some(places) => places.map(|place| place as usize).collect(),
+            None => (0..self.lines.len()).filter(|&at| numbers.contains(&self.lines[at].number)).collect(),
+        };
+        for at in near {
+            let room = self.lines.len() + self.past < self.most;
+            let line = &mut self.lines[at];
+            let begin = line.number << self.shift;
+            let [first, last] = [range.start.max(begin), (range.end - 1).min(begin + last)]
+                .map(|at| (at - begin) >> self.shift.saturating_sub(6));
+            let bytes = u64::MAX >> (63 - (last - first)) << first;
+            let before = line.lives.len();
+            line.replace(replaced, bytes, room);
+            self.past += line.lives.len() - before;
+        }
+    }
+
+    /// What is known now, and of each line which blocks lay there, if others have their place since.
+    pub(crate) fn lines(&self) -> (SharedLines, Vec<Vec<Block>>) {
+        let lives = self.lines.iter().flat_map(|line| {
+            let used = line.lives.iter().enumerate().filter(|(_, life)| line.lives.len() == 1 || life.is_used());
+            used.map(|(at, life)| {
+                let blocks = if at == line.now { Vec::new() } else { life.blocks.clone() };
+                (life.profile(line.number << self.shift), blocks)
+            })
+        });
+        let mut lives: Vec<_> = lives.collect();
+        lives.sort_by_key(|(line, _)| line.address);
+        let (lines, blocks) = lives.into_iter().unzip();
         let &Self { shift, most, dropped_lines, dropped_accesses, .. } = self;
-        SharedLines { line_bytes: 1 << shift, most: most as u64, dropped_lines, dropped_accesses, lines }
+        (SharedLines { line_bytes: 1 << shift, most: most as u64, dropped_lines, dropped_accesses, lines }, blocks)
     }
 }
 
 impl Line {
     /// Whether it was lost.
     fn access(&mut self, slot: u32, store: bool, bytes: u64, place: Place, times: u64) -> bool {
-        let at = self.users.iter().position(|user| user.slot == slot).unwrap_or_else(|| {
-            self.users.push(User { slot, ..User::default() });
-            self.users.len() - 1
-        });
-        let lost = self.users[at].access(store, bytes, place, times);
+        let life = &mut self.lives[self.now];
+        let lost = life.user(slot).access(store, bytes, place, times);
         if store {
-            for other in self.users.iter_mut().filter(|other| other.slot != slot) {
+            for other in life.users.iter_mut().filter(|other| other.slot != slot) {
                 other.holds = false;
                 other.foreign |= bytes;
             }
@@ -210,8 +270,62 @@ impl Line {
         lost
     }
 
+    fn state(&self) -> State {
+        let of = |user: &User| (user.holds, [user.foreign, user.useless]);
+        ([self.lives.len(), self.now], self.lives[self.now].users.iter().map(of).collect())
+    }
+
+    /// In all its lives.
+    fn users(&self) -> impl Iterator<Item = &User> {
+        self.lives.iter().flat_map(|life| &life.users)
+    }
+
+    /// A block got these bytes of it, of another one. If they were used, another life begins, or one before goes on where there
+    /// was the same; a new one if there is `room`.
+    fn replace(&mut self, &Replaced { old, new }: &Replaced, bytes: u64, room: bool) {
+        let now = &mut self.lives[self.now];
+        if now.object == Some(new.object) || now.users.iter().all(|user| (user.loaded | user.stored) & bytes == 0) {
+            return;
+        }
+        now.object.get_or_insert(old.object);
+        if now.blocks.len() < BLOCKS && now.blocks.iter().all(|block| block.object != old.object) {
+            now.blocks.push(old);
+        }
+        let next = match self.lives.iter().position(|life| life.object == Some(new.object)) {
+            Some(at) => at,
+            None if room && self.lives.len() < LIVES => {
+                self.lives.push(Life { object: Some(new.object), ..Life::default() });
+                self.lives.len() - 1
+            }
+            None => return,
+        };
+        for at in 0..self.lives[self.now].users.len() {
+            let user = &self.lives[self.now].users[at];
+            let (slot, holds, held, foreign) = (user.slot, user.holds, user.held, user.foreign & !bytes);
+            let user = self.lives[next].user(slot);
+            (user.holds, user.held, user.foreign, user.useless) = (holds, held, foreign, 0);
+        }
+        self.now = next;
+    }
+}
+
+impl Life {
+    /// The one on a slot.
+    fn user(&mut self, slot: u32) -> &mut User {
+        let known = self.users.iter().position(|user| user.slot == slot);
+        let at = known.unwrap_or_else(|| {
+            self.users.push(User { slot, ..User::default() });
+            self.users.len() - 1
+        });
+        &mut self.users[at]
+    }
+
+    fn is_used(&self) -> bool {
+        self.users.iter().any(User::is_user)
+    }
+
     fn profile(&self, address: u64) -> SharedLine {
-        let mut users: Vec<_> = self.users.iter().map(User::profile).collect();
+        let mut users: Vec<_> = self.users.iter().filter(|user| user.is_user()).map(User::profile).collect();
         users.sort_unstable_by_key(|user| user.slot);
         SharedLine { address, object: None, users }
     }
@@ -229,6 +343,11 @@ impl Counts {
 }
 
 impl User {
+    /// Whether it used the line, or did before it was followed.
+    fn is_user(&self) -> bool {
+        self.loads + self.stores > 0 || self.stored_before
+    }
+
     fn counts(&self) -> Counts {
         let places = self.places.iter().map(|&(_, counts)| counts).collect();
         Counts([self.loads, self.stores, self.true_misses, self.false_misses], places)
@@ -240,7 +359,7 @@ impl User {
         if !self.holds {
             if self.held {
                 self.false_misses += 1;
-                self.useless = self.foreign;
+                self.useless |= self.foreign;
             }
             (self.holds, self.held, self.foreign) = (true, true, 0);
         }
@@ -294,12 +413,16 @@ mod tests {
         for &(slot, address, store) in accesses {
             access(&mut tracker, slot, Access { address: 64 + address, size: 4, store }, (slot + 1) as u16);
         }
-        tracker.lines()
+        tracker.lines().0
     }
 
     /// Of each user: loads, stores, misses of true and of false sharing.
     fn counts(lines: &SharedLines) -> Vec<[u64; 4]> {
-        lines.lines[0].users.iter().map(|u| [u.loads, u.stores, u.true_misses, u.false_misses]).collect()
+        counts_of(&lines.lines[0])
+    }
+
+    fn counts_of(line: &SharedLine) -> Vec<[u64; 4]> {
+        line.users.iter().map(|u| [u.loads, u.stores, u.true_misses, u.false_misses]).collect()
     }
 
     #[test]
@@ -328,6 +451,75 @@ mod tests {
     }
 
     #[test]
+    fn what_came_with_a_useless_miss_is_not_forgotten_with_the_line() {
+        let round = [(0, 0, true), (1, 8, false), (0, 16, true), (1, 0, false)];
+        // The first bytes come to slot 1 with every other of its misses, and it uses them after the next; at first it has all.
+        assert_eq!(counts(&used(&[round; 10].concat())), [[0, 20, 0, 0], [20, 0, 9, 10]]);
+    }
+
+    const OLD: Block = Block { address: 64, bytes: 32, object: Object::Heap(1), live: true };
+    const NEW: Block = Block { address: 72, bytes: 100, object: Object::Heap(2), live: true };
+
+    #[test]
+    fn what_lies_on_a_line_one_after_the_other_is_counted_apart() {
+        let mut tracker = Tracker::new(6, 8);
+        tracker.begin(1, 0, Some(3));
+        tracker.begin(2, 0, None);
+        let use_all = |tracker: &mut Tracker, slots: &[u32], store| {
+            slots.iter().for_each(|&slot| access(tracker, slot, Access { address: 76, size: 4, store }, 1));
+        };
+        use_all(&mut tracker, &[1, 0, 1, 0], true);
+        tracker.replace(&Replaced { old: OLD, new: NEW });
+        use_all(&mut tracker, &[1], true);
+        // The same blocks again, and one whose bytes nobody used.
+        tracker.replace(&Replaced { old: NEW, new: OLD });
+        use_all(&mut tracker, &[0], false);
+        tracker.replace(&Replaced { old: OLD, new: Block { address: 80, bytes: 8, ..NEW } });
+        let (lines, blocks) = tracker.lines();
+        let counted = lines.lines.iter().map(|line| (line.address, counts_of(line))).collect::<Vec<_>>();
+        // The miss that a new block begins with brings nothing that was stored in it.
+        let (first, second) = (vec![[1, 2, 2, 1], [0, 2, 1, 0]], vec![[0, 1, 0, 1]]);
+        assert_eq!(counted, [(64, first), (64, second), (128, vec![])]);
+        assert_eq!(blocks, [vec![], vec![NEW], vec![]]);
+    }
+
+    #[test]
+    fn a_line_has_no_end_of_lives() {
+        let mut tracker = Tracker::new(6, 8);
+        tracker.begin(1, 0, None);
+        let block = |site| Block { object: Object::Heap(site), ..OLD };
+        for site in 0..20 {
+            access(&mut tracker, site % 2, Access { address: 64, size: 8, store: true }, 1);
+            tracker.replace(&Replaced { old: block(site), new: block(site + 1) });
+        }
+        let (lines, blocks) = tracker.lines();
+        let stores = |line: &SharedLine| line.users.iter().map(|user| user.stores).sum::<u64>();
+        assert_eq!(lines.lines.iter().map(stores).sum::<u64>(), 20);
+        assert_eq!((lines.lines.len(), blocks[0].as_slice()), (LIVES, &[block(0)][..]));
+        lines.validate().unwrap();
+    }
+
+    #[test]
+    fn what_counts_again_is_of_the_same_object() {
+        let mut tracker = Tracker::new(6, 8);
+        tracker.begin(1, 0, None);
+        let round = |tracker: &mut Tracker| {
+            (0..2).for_each(|slot| access(tracker, slot, Access { address: 64, size: 8, store: true }, 1));
+        };
+        round(&mut tracker);
+        let before = tracker.counted();
+        round(&mut tracker);
+        let once = tracker.since(&before).unwrap();
+        tracker.count_again(&once, 3);
+        assert_eq!(counts(&tracker.lines().0), [[0, 5, 4, 0], [0, 5, 4, 0]]);
+        tracker.replace(&Replaced { old: OLD, new: Block { object: Object::Heap(2), ..OLD } });
+        round(&mut tracker);
+        tracker.count_again(&once, 3);
+        assert!(tracker.since(&before).is_none());
+        assert_eq!(tracker.lines().0.lines.iter().map(counts_of).next_back().unwrap(), [[0, 1, 0, 1], [0, 1, 1, 0]]);
+    }
+
+    #[test]
     fn what_nobody_stores_is_never_lost() {
         assert_eq!(
             counts(&used(&[(0, 0, false), (1, 0, false), (2, 0, false), (0, 0, false)])),
@@ -340,7 +532,7 @@ mod tests {
         let mut tracker = Tracker::new(8, 8);
         tracker.begin(1, 0, Some(3));
         access(&mut tracker, 0, Access { address: 250, size: 10, store: false }, 1);
-        let lines = tracker.lines();
+        let lines = tracker.lines().0;
         let [user] = lines.lines[0].users.as_slice() else { panic!("one user") };
         // Four bytes of the line, which has a bit for four bytes.
         assert_eq!((user.loaded, user.stored_before, user.loads), (1, true, 1));
@@ -356,7 +548,7 @@ mod tests {
                 access(&mut tracker, (turn % 2) as u32, Access { address: line * 64, size: 8, store: true }, 0);
             }
         }
-        let lines = tracker.lines();
+        let lines = tracker.lines().0;
         assert_eq!(lines.lines.iter().map(|line| line.address / 64).collect::<Vec<_>>(), [2, 3, 4, 5]);
         assert_eq!((lines.most, lines.dropped_lines, lines.dropped_accesses), (4, 2, 2));
     }
@@ -368,7 +560,7 @@ mod tests {
         for item in 1..100 {
             access(&mut tracker, 1, Access { address: 0, size: 1, store: false }, item);
         }
-        let places = &tracker.lines().lines[0].users[1].places;
+        let places = &tracker.lines().0.lines[0].users[0].places;
         assert_eq!((places.len(), places[0]), (PLACES, LinePlace { item: 0, loads: 84, stores: 0 }));
     }
 }

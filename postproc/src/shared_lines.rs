@@ -98,8 +98,12 @@ pub struct Finding {
     pub offset: Option<i64>,
     /// Address of the first line.
     pub address: u64,
+    /// Address of the last one; there may be other lines between them.
+    pub last: u64,
     /// How many lines.
     pub lines: u64,
+    /// The code that stores them most; null: unknown.
+    pub stored_by: Option<Place>,
     /// What kind of sharing.
     pub kind: Kind,
     /// Estimated coherence misses.
@@ -129,10 +133,10 @@ pub struct Object {
     pub name: String,
     /// Of the first one.
     pub address: u64,
-    /// Length of the first one.
-    pub bytes: u64,
-    /// How many: blocks of one allocation site count together.
-    pub count: u64,
+    /// Length of the first one; null where several lie on one line, of which `name` has all.
+    pub bytes: Option<u64>,
+    /// How many: blocks of one allocation site count together; null likewise.
+    pub count: Option<u64>,
 }
 
 /// What ranges of bytes count from.
@@ -182,6 +186,9 @@ pub struct Place {
     /// Stores.
     pub stores: u64,
 }
+
+/// Lines of which nobody knows what lies there, and which are further apart, bytes, are findings of their own.
+const APART: u64 = 4096;
 
 /// Why a profile does not say who shares lines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -287,19 +294,52 @@ fn lines_of(process: &Process, size: u32) -> Result<Option<&SharedLines>, Unknow
     }
 }
 
+/// What a thread is in figures of a process with more threads than slots.
+#[must_use]
+pub fn took_turns(process: &Process) -> Option<String> {
+    let owners = process.lines.iter().flat_map(|data| &data.stacks).map(|stack| stack.owner);
+    let slots = owners.filter_map(|owner| if let Owner::Slot(slot) = owner { Some(slot + 1) } else { None }).max()?;
+    let threads = process.meta.threads;
+    (slots < threads).then(|| {
+        format!(
+            "{threads} threads ran, at most {slots} at the same time: \"thread\" is one of {slots} places here, which those that came \
+             and went had one after the other"
+        )
+    })
+}
+
+/// How many lines: one may be there for several objects that lay on it.
+fn distinct<'a>(lines: impl IntoIterator<Item = &'a SharedLine>) -> u64 {
+    let mut addresses: Vec<_> = lines.into_iter().map(|line| line.address).collect();
+    addresses.dedup();
+    addresses.len() as u64
+}
+
 impl Answer {
     fn add(&mut self, process: &Process, all: &SharedLines) {
-        self.lines_tracked += all.lines.len() as u64;
+        self.lines_tracked += distinct(&all.lines);
         self.lines_at_most = self.lines_at_most.min(all.most);
         self.dropped_lines += all.dropped_lines;
         self.dropped_accesses += all.dropped_accesses;
+        let shared: Vec<_> = all.lines.iter().filter(|line| is_shared(line)).collect();
+        self.lines_shared += distinct(shared.iter().copied());
         let mut groups: BTreeMap<_, Vec<&SharedLine>> = BTreeMap::new();
-        for line in all.lines.iter().filter(|line| is_shared(line)) {
-            self.lines_shared += 1;
+        let (mut unnamed, mut before) = (0, 0);
+        for line in shared {
+            let identity = identity(line.object.as_ref());
+            if identity.is_none() {
+                unnamed += u64::from(line.address - before > APART);
+                before = line.address;
+            }
+            let apart = if identity.is_none() { unnamed } else { 0 };
             let code = storing_code(line, &process.places);
-            groups.entry((identity(line.object.as_ref()), code)).or_default().push(line);
+            groups.entry((identity, apart, code)).or_default().push(line);
         }
-        self.findings.extend(groups.values().map(|lines| finding(process, lines, all.line_bytes)));
+        let findings = groups.iter().map(|((.., code), lines)| finding(process, lines, *code, all.line_bytes));
+        self.findings.extend(findings);
+        if !groups.is_empty() {
+            self.notes.extend(took_turns(process));
+        }
     }
 
     fn finish(&mut self, question: &Question, replayed: bool) {

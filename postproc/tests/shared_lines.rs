@@ -87,10 +87,32 @@ fn blocks_of_one_allocation_site_are_one_finding() {
     let answer = all(lines);
     let [two, one] = answer.findings.as_slice() else { panic!("{answer:?}") };
     let object = two.object.as_ref().unwrap();
-    assert_eq!((object.kind, object.count, two.lines, two.offset), ("heap", 2, 2, None));
+    assert_eq!((object.kind, object.count, two.lines, two.offset), ("heap", Some(2), 2, None));
+    assert_eq!((two.address, two.last), (0x1000, 0x9000));
     assert_eq!((two.ranges_in, two.threads[1].stored.as_slice()), (Base::Line, &[[8, 15]][..]));
     assert_eq!((one.object.as_ref().unwrap().name.as_str(), one.offset), ("g.c:3", Some(0)));
-    assert!(two.advice.as_ref().unwrap().contains("aligned_alloc"));
+    assert!(two.advice.as_ref().unwrap().contains("alignas"), "it is not blocks that threads share a line of");
+    let object = |answer: &Answer| answer.findings[0].object.clone().unwrap();
+    let answer =
+        all(vec![beside(0x1000, block(0x1000, "f.c:12, 2 of them").map(|all| SharedObject { bytes: 0, ..all }), 1)]);
+    assert_eq!((object(&answer).bytes, object(&answer).count, answer.findings[0].ranges_in), (None, None, Base::Line));
+    assert!(answer.findings[0].advice.as_ref().unwrap().contains("aligned_alloc"));
+}
+
+#[test]
+fn what_lay_on_a_line_one_after_the_other_is_told_apart() {
+    let block = |name| object(ObjectKind::Heap, name, 0x1000, 24);
+    let answer = all(vec![beside(0x1000, block("f.c:12"), 1), beside(0x1000, block("g.c:3"), 2)]);
+    let names = answer.findings.iter().map(|finding| (finding.object.as_ref().unwrap().name.as_str(), finding.lines));
+    assert_eq!(names.collect::<Vec<_>>(), [("g.c:3", 1), ("f.c:12", 1)]);
+    assert_eq!((answer.lines_tracked, answer.lines_shared), (1, 1));
+}
+
+#[test]
+fn memory_without_a_name_is_told_apart_by_where_it_lies() {
+    let answer = all([0x1000, 0x1040, 0x9000].map(|at| beside(at, None, 1)).to_vec());
+    let found: Vec<_> = answer.findings.iter().map(|finding| (finding.address, finding.last, finding.lines)).collect();
+    assert_eq!(found, [(0x1000, 0x1040, 2), (0x9000, 0x9000, 1)]);
 }
 
 #[test]
@@ -98,7 +120,10 @@ fn different_code_makes_different_findings() {
     let array = || object(ObjectKind::Global, "a", 0x1000, 128);
     let mut other = beside(0x1040, array(), 1);
     other.users.iter_mut().for_each(|user| user.places[0].item = 2);
-    assert_eq!(all(vec![beside(0x1000, array(), 1), other]).findings.len(), 2);
+    let answer = all(vec![beside(0x1000, array(), 1), other]);
+    let by: Vec<_> = answer.findings.iter().map(|finding| finding.stored_by.as_ref().unwrap()).collect();
+    assert!(by.len() == 2 && by[0] != by[1]);
+    assert!(answer.findings.iter().all(|finding| finding.stored_by.as_ref().unwrap().stores == finding.stores));
 }
 
 /// The kind of a line that two threads use so.

@@ -226,7 +226,7 @@ pub(crate) fn coherence(data: &mut LineData, mut seed: u64) -> LineCoherence {
     LineCoherence { line_bytes, max_set_bits, max_ways, slots }
 }
 
-/// Two lines that two threads used, next to each other but for one, in an array and in what nobody knows.
+/// Lines that two threads used, some next to each other, in an array, in what nobody knows, and where one thing took the place of another.
 pub(crate) fn sharing(line_bytes: u32) -> SharedLines {
     let user = |slot: u32, places| LineUser {
         slot,
@@ -247,6 +247,7 @@ pub(crate) fn sharing(line_bytes: u32) -> SharedLines {
     let lines = vec![
         line(0, object(ObjectKind::Global, "counters"), vec![user(0, places.clone()), user(1, vec![])]),
         line(2, object(ObjectKind::Stack, "größe"), vec![user(1, places)]),
+        line(3, object(ObjectKind::Heap, "f.c:11"), vec![user(1, vec![]), user(2, vec![])]),
         line(3, object(ObjectKind::Heap, "f.c:12"), vec![user(0, vec![]), user(2, vec![])]),
         line(1 << 20, None, vec![user(0, vec![])]),
     ];

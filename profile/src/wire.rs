@@ -254,14 +254,20 @@ pub(crate) struct SharedLinesRef<'a> {
     pub(crate) most: u64,
     pub(crate) dropped_lines: u64,
     pub(crate) dropped_accesses: u64,
-    pub(crate) lines: &'a [SharedLine],
+    pub(crate) lines: Vec<&'a SharedLine>,
 }
 
 impl Part for SharedLines {
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
 
-    fn decode(_version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
-        decode(bytes)
+    fn decode(version: u16, bytes: &[u8]) -> Result<(Self, usize), Damage> {
+        let (data, used): (Self, _) = decode(bytes)?;
+        // In version 1 each line is there once.
+        let (mut lines, more): (Vec<SharedLine>, _) =
+            if version >= 2 { decode(&bytes[used..])? } else { Default::default() };
+        lines.extend(data.lines);
+        lines.sort_by_key(|line| line.address);
+        Ok((Self { lines, ..data }, used + more))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::paths::{self, Found};
 use crate::process::{PATIENCE, Recorder, lock};
 use crate::{modules, symbols};
-use bf_collect::{Allocations, Attributed, Item as Number, Object as Kind, Objects, Session};
+use bf_collect::{Allocations, Attributed, Block, Item as Number, Object as Kind, Objects, Session};
 use bf_profile::objects::Object;
 use bf_profile::places::{Item, Site};
 use bf_profile::{ObjectKind, Places, SharedLine, SharedLines, SharedObject};
@@ -87,14 +87,14 @@ unsafe extern "C" {
     static environ: *const *const libc::c_char;
 }
 
-/// Names what lies at the lines, as far as that is known.
-pub fn name(sharing: &mut [SharedLines], session: &Session) {
+/// Names what lies at the lines, as far as that is known. `replaced`: of each the blocks that lay there, where others do now.
+pub fn name(sharing: &mut [SharedLines], replaced: &[Vec<Vec<Block>>], session: &Session) {
     symbols::name(sharing);
     let places = modules::places();
-    for lines in sharing {
+    for (lines, replaced) in sharing.iter_mut().zip(replaced) {
         let line_bytes = u64::from(lines.line_bytes);
-        for line in lines.lines.iter_mut().filter(|line| line.object.is_none()) {
-            let found = session.objects(PATIENCE, |objects| at(line, line_bytes, objects));
+        for (line, replaced) in lines.lines.iter_mut().zip(replaced).filter(|(line, _)| line.object.is_none()) {
+            let found = session.objects(PATIENCE, |objects| at(line, line_bytes, replaced, objects));
             line.object = symbols::together(found.into_iter().flatten().filter_map(|(object, address, bytes)| {
                 let (kind, name) = described(object, &places)?;
                 Some(SharedObject { kind, name, address, bytes })
@@ -104,10 +104,13 @@ pub fn name(sharing: &mut [SharedLines], session: &Session) {
 }
 
 /// What lies where the line was used: objects, their addresses and their lengths in bytes.
-fn at(line: &SharedLine, line_bytes: u64, objects: &Objects) -> Vec<(Kind, u64, u64)> {
-    let (mut all, mut from) = (Vec::new(), line.address);
+fn at(line: &SharedLine, line_bytes: u64, replaced: &[Block], objects: &Objects) -> Vec<(Kind, u64, u64)> {
+    let before = replaced.iter().filter(|block| symbols::is_used(line, line_bytes, block.address, block.bytes));
+    let mut all: Vec<_> = before.map(|block| (block.object, block.address, block.bytes)).collect();
+    let mut from = line.address;
     while let Some(block) = objects.within(from, line.address + line_bytes) {
-        if symbols::is_used(line, line_bytes, block.address, block.bytes) {
+        let overlaps = |before: &Block| before.address < block.end() && block.address < before.end();
+        if symbols::is_used(line, line_bytes, block.address, block.bytes) && !replaced.iter().any(overlaps) {
             all.push((block.object, block.address, block.bytes));
         }
         from = block.address.saturating_add(block.bytes);

@@ -102,7 +102,7 @@ fn collect(identity: &Identity, reason: &EndReason) -> Process {
     let mut places = if named || !counters.places.is_empty() { modules::places() } else { Places::default() };
     let (mut objects, mut paths_of_items) = (bf_profile::Objects::default(), Vec::new());
     if let Some(recorder) = process::recorder().filter(|_| named) {
-        objects::name(&mut snapshot.sharing, recorder.session());
+        objects::name(&mut snapshot.sharing, &snapshot.replaced, recorder.session());
         let Config { by_object, by_path, .. } = *recorder.session().config();
         if by_object || by_path {
             (objects, paths_of_items) = objects::tables(recorder, &mut places, &paths);

@@ -122,11 +122,54 @@ fn all_that_is_used_on_a_line_has_a_name() {
     let _ = succeed(&mut sandbox.program("pairs"));
     let findings = findings(&sandbox);
     let finding = about(&findings, "alpha, beta").unwrap_or_else(|| panic!("{findings:?}"));
-    assert_eq!((&finding["kind"], &finding["object"]["bytes"]), (&"false".into(), &16.into()));
+    assert_eq!((&finding["kind"], &finding["object"]["bytes"]), (&"false".into(), &Value::Null));
     let stored: Vec<_> = finding["threads"].as_array().unwrap().iter().map(|thread| &thread["stored"]).collect();
     assert_eq!(stored, [&serde_json::json!([[0, 7]]), &serde_json::json!([[8, 15]])]);
     let finding = about(&findings, "main (pairs.c:16), 2 of them").unwrap_or_else(|| panic!("{findings:?}"));
-    assert_eq!((&finding["kind"], &finding["object"]["bytes"]), (&"false".into(), &(32 + 24).into()));
+    assert_eq!((&finding["kind"], &finding["object"]["count"]), (&"false".into(), &Value::Null));
+    assert!(finding["advice"].as_str().unwrap().contains("aligned_alloc"), "{finding}");
+}
+
+/// Threads share a block; when they have ended the main thread alone uses another one in its place.
+#[test]
+fn what_gets_the_memory_of_a_shared_block_is_not_blamed() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "stale.c",
+        "#include <pthread.h>
+        #include <stdlib.h>
+        static volatile long *counters;
+        static pthread_barrier_t turn;
+        static void *work(void *which) {
+          for (int i = 0; i < 20 * 4096; i++) {
+            if (i % 4096 == 0) pthread_barrier_wait(&turn);
+            counters[which != 0]++;
+          }
+          return 0;
+        }
+        int main() {
+          pthread_t all[2];
+          counters = aligned_alloc(64, 64); /* shared */
+          pthread_barrier_init(&turn, 0, 2);
+          for (long i = 0; i < 2; i++) pthread_create(&all[i], 0, work, (void *)i);
+          for (long i = 0; i < 2; i++) pthread_join(all[i], 0);
+          long sum = counters[0] + counters[1];
+          free((void *)counters);
+          volatile char *name = aligned_alloc(64, 64); /* alone */
+          for (int i = 0; i < 64; i++) name[i] = (char)sum;
+          return name != (void *)counters;
+        }
+        ",
+    );
+    sandbox.bf_clang(["stale.c", "-O1", "-g", "-pthread", "-o", "stale"]);
+    let _ = succeed(&mut sandbox.program("stale"));
+    let findings = findings(&sandbox);
+    let finding = about(&findings, "main (stale.c:14)").unwrap_or_else(|| panic!("{findings:?}"));
+    assert_eq!((&finding["kind"], &finding["object"]["bytes"]), (&"false".into(), &64.into()));
+    assert!(finding["advice"].as_str().unwrap().contains("alignas"), "one block is not to be moved: {finding}");
+    let lines = finding["threads"].as_array().unwrap().iter().flat_map(|thread| thread["places"].as_array().unwrap());
+    assert!(lines.map(|place| place["line"].as_u64().unwrap()).all(|line| line < 20), "{finding}");
+    assert_eq!(about(&findings, "main (stale.c:20)"), None);
 }
 
 /// A linker puts what is aligned to more than a page into a segment of its own, which the file has nothing of.

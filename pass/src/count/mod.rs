@@ -288,13 +288,14 @@ fn may_not_return(classifier: &Classifier, instruction: Value) -> bool {
 }
 
 /// Whether a call is the last thing that a function does, so that it may become a jump: nothing can be done after it.
-/// A function that returns a constant of its own has that to do, and one that comes to an OpenMP region waits for its end.
+/// A function that returns a constant of its own has that to do, and one that comes to an OpenMP region waits for its end; an
+/// intrinsic is no function that could be gone to.
 pub(crate) fn is_tail(call: Value, rest: &[Value]) -> bool {
     let next = rest.iter().find(|each| !classify::is_nothing(**each));
     let is_last = |next: &Value| {
         let returned = (next.operand_count() > 0).then(|| next.operand(0));
         next.opcode() == "ret" && returned.is_none_or(|value| !value.is_constant() || value.is_undefined())
     };
-    let is_fork = |callee: Value| callee.name().starts_with("__kmpc_fork_");
-    call.is_tail_call() && next.is_some_and(is_last) && !call.callee().as_function().is_some_and(is_fork)
+    let comes_back = |callee: Value| callee.name().starts_with("__kmpc_fork_") || callee.intrinsic_name().is_some();
+    call.is_tail_call() && next.is_some_and(is_last) && !call.callee().as_function().is_some_and(comes_back)
 }

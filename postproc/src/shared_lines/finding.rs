@@ -1,6 +1,6 @@
 //! From lines to findings: which belong together, and what each thread did to all of them.
 
-use super::{Base, Finding, Kind, Object, Place, Thread};
+use super::{Base, Finding, Kind, Object, Place, Thread, distinct};
 use bf_profile::{LineUser, ObjectKind, Places, Process, SharedLine, SharedObject};
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -31,10 +31,15 @@ pub(super) fn storing_code(line: &SharedLine, known: &Places) -> Result<Code, u3
     stores.into_iter().max_by_key(|&(code, stores)| (stores, Reverse(code))).map_or(Err(0), |(code, _)| code)
 }
 
-/// Puts lines together that belong together; there is one at least.
-pub(super) fn finding(process: &Process, lines: &[&SharedLine], line_bytes: u32) -> Finding {
+/// Puts lines together that belong together, which this code stores most; there is one at least.
+pub(super) fn finding(
+    process: &Process,
+    lines: &[&SharedLine],
+    stored_by: Result<Code, u32>,
+    line_bytes: u32,
+) -> Finding {
     let object = object(lines);
-    let single = object.as_ref().filter(|object| object.count == 1).map(|object| object.address);
+    let single = object.as_ref().filter(|object| object.count == Some(1)).map(|object| object.address);
     let mut threads: BTreeMap<u32, Sum> = BTreeMap::new();
     let mut overlap = false;
     for line in lines {
@@ -55,7 +60,9 @@ pub(super) fn finding(process: &Process, lines: &[&SharedLine], line_bytes: u32)
         pid: process.meta.pid,
         offset: single.and_then(|_| begins.min()),
         address: lines.first().map_or(0, |line| line.address),
-        lines: lines.len() as u64,
+        last: lines.last().map_or(0, |line| line.address),
+        lines: distinct(lines.iter().copied()),
+        stored_by: stored_by.ok().map(|code| all_of(place(&process.places, Some(code), [0; 2]), &threads)),
         kind,
         misses: true_misses + false_misses,
         true_misses,
@@ -69,11 +76,23 @@ pub(super) fn finding(process: &Process, lines: &[&SharedLine], line_bytes: u32)
     }
 }
 
+/// With what all threads did from there.
+fn all_of(place: Place, threads: &[Thread]) -> Place {
+    let is_there =
+        |other: &&Place| (&other.function, &other.file, other.line) == (&place.function, &place.file, place.line);
+    let (loads, stores) = threads
+        .iter()
+        .filter_map(|thread| thread.places.iter().find(is_there))
+        .fold((0, 0), |(loads, stores), there| (loads + there.loads, stores + there.stores));
+    Place { loads, stores, ..place }
+}
+
 /// The object of lines that have the same [`identity`], or the first of several.
 fn object(lines: &[&SharedLine]) -> Option<Object> {
     let mut all: Vec<&SharedObject> = lines.iter().filter_map(|line| line.object.as_ref()).collect();
     all.sort_by_key(|object| object.address);
     all.dedup_by_key(|object| object.address);
+    let known = all.iter().all(|object| object.bytes > 0);
     all.first().map(|first| Object {
         kind: match first.kind {
             ObjectKind::Global => "global",
@@ -82,8 +101,8 @@ fn object(lines: &[&SharedLine]) -> Option<Object> {
         },
         name: first.name.clone(),
         address: first.address,
-        bytes: first.bytes,
-        count: all.len() as u64,
+        bytes: known.then_some(first.bytes),
+        count: known.then_some(all.len() as u64),
     })
 }
 
@@ -92,7 +111,7 @@ fn advice(object: Option<&Object>, line: u32) -> String {
         Some(Object { kind: "stack", .. }) => format!(
             "move what the other threads use out of this stack, or align it to {line} bytes and pad it to a multiple of that"
         ),
-        Some(object) if object.kind == "heap" && object.bytes < line.into() => {
+        Some(object) if object.kind == "heap" && object.count.is_none() => {
             format!("allocate each block in lines of its own: aligned_alloc({line}, a multiple of {line})")
         }
         _ => format!(
@@ -179,7 +198,7 @@ fn joined(mut ranges: Vec<[i64; 2]>) -> Vec<[i64; 2]> {
 }
 
 /// Strings that name a function and its file, and the line, which is 0 where it is not one.
-type Code = [u32; 3];
+pub(super) type Code = [u32; 3];
 
 /// Clang makes two functions of an OpenMP region if there is debug information. This one has its code, and is inlined into the other,
 /// which is the one that threads are given.

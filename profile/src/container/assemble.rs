@@ -256,7 +256,7 @@ impl Parts {
                 }
                 let address = |line: &SharedLine| line.address;
                 let next = data.lines.first().map(address);
-                if next.is_some() && next <= last.lines.last().map(address) {
+                if next.is_some() && next < last.lines.last().map(address) {
                     return Err(Damage::Structure("its lines do not follow those before"));
                 }
                 last.lines.extend(data.lines);

@@ -232,10 +232,18 @@ fn write_sharing<W: Write>(
             bytes += encoded_len(line);
             bytes >= split
         });
+        let end = full.map_or(rest.len(), |last| {
+            // What is known of one line is not split.
+            last + rest[last..].iter().take_while(|line| line.address == rest[last].address).count()
+        });
         let part;
-        (part, rest) = rest.split_at(full.map_or(rest.len(), |last| last + 1));
+        (part, rest) = rest.split_at(end);
+        let last = |&at: &usize| part.get(at + 1).is_none_or(|next| next.address != part[at].address);
+        let (lines, before): (Vec<_>, Vec<_>) = (0..part.len()).partition(last);
+        let [lines, before] = [lines, before].map(|all| all.into_iter().map(|at| &part[at]).collect::<Vec<_>>());
         raw.clear();
-        encode(&SharedLinesRef { line_bytes, most, dropped_lines, dropped_accesses, lines: part }, &mut raw);
+        encode(&SharedLinesRef { line_bytes, most, dropped_lines, dropped_accesses, lines }, &mut raw);
+        encode(&before, &mut raw);
         sections.section(header, &raw)?;
         if rest.is_empty() {
             return Ok(());

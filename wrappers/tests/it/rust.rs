@@ -29,6 +29,16 @@ fn one_file() {
     assert_eq!(dir.profiles().len(), 1);
 }
 
+/// Rust declares what waits for a moment as a function that may do anything.
+#[test]
+fn call_paths_of_one_that_ends_with_an_intrinsic() {
+    let relax = "#[inline(never)]\nfn relax() { std::hint::spin_loop() }\nfn main() { relax(); println!(\"42\"); }\n";
+    let dir = Sandbox::new(&[("a.rs", relax)]);
+    let output = dir.tool("bf-rustc", "-bf-call-stack -O a.rs -o a");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
+    dir.runs("a");
+}
+
 /// What runs while it is built is left alone: only the program leaves a profile.
 #[test]
 fn a_project() {
