@@ -1,7 +1,7 @@
 //! What a run executed, in words.
 
 use crate::{
-    names::whole,
+    names::{short, whole},
     output::{number, percent, shortened, table},
 };
 use bf_postproc::{Answer, Cache, counters};
@@ -149,7 +149,7 @@ fn families_text(families: &BTreeMap<String, Values>) -> String {
         let mut members: Vec<_> = members.iter().collect();
         members.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
         for (member, count) in members.iter().take(MOST_MEMBERS) {
-            let _ = writeln!(text, "  {:>19}  {member}", number(**count));
+            let _ = writeln!(text, "  {:>19}  {}", number(**count), shortened(&short(member)));
         }
         if members.len() > MOST_MEMBERS {
             let _ = writeln!(text, "  and {} more", members.len() - MOST_MEMBERS);

@@ -50,6 +50,8 @@ pub(crate) struct Places {
     strings: Vec<u8>,
     offsets: HashMap<String, u32>,
     functions: Table<Function>,
+    /// By name of a function of the module.
+    compiled: HashMap<String, u32>,
     sites: Table<Site>,
     loops: Table<Loop>,
     /// Whether sites tell the block.
@@ -72,6 +74,7 @@ impl Places {
             strings: vec![0],
             offsets: HashMap::from([(String::new(), 0)]),
             functions: Table::new(),
+            compiled: HashMap::new(),
             sites: Table::new(),
             loops: Table::new(),
             every_block: options.every_block,
@@ -196,7 +199,7 @@ impl Places {
         match location.subprogram() {
             Some(inlined) if location.inlined_at().is_some() => {
                 let name = Some(inlined.linkage_name()).filter(|name| !name.is_empty());
-                self.function(name.unwrap_or_else(|| inlined.name()), Some(inlined))
+                self.function(name.unwrap_or_else(|| inlined.name()), Some(inlined), inlined.line())
             }
             _ => self.compiled(function),
         }
@@ -204,21 +207,35 @@ impl Places {
 
     /// The function that is being compiled: its index.
     pub(crate) fn compiled(&mut self, function: Value) -> u32 {
-        self.function(function.name(), function.subprogram())
+        let name = function.name();
+        if let Some(&known) = self.compiled.get(&name).filter(|_| !name.is_empty()) {
+            return known;
+        }
+        let line = function.definition().map_or(0, |(_, line)| line);
+        let number = self.function(name.clone(), function.subprogram(), line);
+        self.compiled.insert(name, number);
+        number
     }
 
-    fn function(&mut self, name: String, source: Option<Subprogram>) -> u32 {
-        let mut display = demangle(&name);
+    fn function(&mut self, name: String, source: Option<Subprogram>, line: u32) -> u32 {
+        let mut display = self.region_of_main(&name).unwrap_or_else(|| demangle(&name));
         if display == name
             && let Some(source) = source.map(Subprogram::name).filter(|source| !source.is_empty())
         {
             display = source;
         }
         let file = source.map(Subprogram::file).unwrap_or_default();
-        let line = source.map_or(0, Subprogram::line);
         let function =
             Function { name: self.string(name), display: self.string(display), file: self.string(file), line };
         self.functions.add(function)
+    }
+
+    /// What flang makes of an OpenMP region of a main program has the program's name.
+    fn region_of_main(&self, name: &str) -> Option<String> {
+        const MAIN: &str = "_QQmain";
+        let region = name.strip_prefix(MAIN).filter(|region| region.starts_with(".."))?;
+        let main = self.module.functions().find(|function| function.name() == MAIN)?;
+        Some(main.subprogram()?.name() + region)
     }
 
     /// The offset of a string.

@@ -31,50 +31,6 @@ fn exit_now(status: c_int) -> ! {
     }
 }
 
-#[cfg_attr(not(test), unsafe(no_mangle))]
-extern "C" fn _exit(status: c_int) -> ! {
-    exit_now(status)
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-#[cfg_attr(test, expect(non_snake_case, reason = "the C library's name"))]
-extern "C" fn _Exit(status: c_int) -> ! {
-    exit_now(status)
-}
-
-/// `daemon`: that of the C library ends the parent by a function of its own.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-extern "C" fn daemon(stays: c_int, keeps_files: c_int) -> c_int {
-    // SAFETY:
-    // - the strings end with NUL; files 0 to 2 are those that the caller gives up
-    unsafe {
-        match libc::fork() {
-            0 => {}
-            -1 => return -1,
-            _ => exit_now(0),
-        }
-        if libc::setsid() == -1 {
-            return -1;
-        }
-        if stays == 0 {
-            libc::chdir(c"/".as_ptr());
-        }
-        if keeps_files == 0 {
-            let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-            if null == -1 {
-                return -1;
-            }
-            for file in 0..=2 {
-                libc::dup2(null, file);
-            }
-            if null > 2 {
-                libc::close(null);
-            }
-        }
-    }
-    0
-}
-
 /// `execve` with the profile written.
 ///
 /// # Safety
@@ -190,90 +146,122 @@ mod search {
     }
 }
 
-/// # Safety
-///
-/// As for the C function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn execve(path: *const c_char, argv: Vector, envp: Vector) -> c_int {
-    // SAFETY:
-    // - the caller's obligation
-    unsafe { bf_rt_execve(path, argv, envp) }
-}
+/// The functions, by names that nobody else has.
+mod own {
+    use super::{EndReason, Vector, bf_rt_execve, bf_rt_execvpe, c_char, c_int, environ, exit_now, write};
 
-/// # Safety
-///
-/// As for the C function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn execv(path: *const c_char, argv: Vector) -> c_int {
-    // SAFETY:
-    // - the caller's obligation
-    unsafe { bf_rt_execve(path, argv, environ) }
-}
+    pub extern "C" fn exit(status: c_int) -> ! {
+        exit_now(status)
+    }
 
-/// # Safety
-///
-/// As for the C function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn execvpe(file: *const c_char, argv: Vector, envp: Vector) -> c_int {
-    // SAFETY:
-    // - the caller's obligation
-    unsafe { bf_rt_execvpe(file, argv, envp) }
-}
-
-/// # Safety
-///
-/// As for the C function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn execvp(file: *const c_char, argv: Vector) -> c_int {
-    // SAFETY:
-    // - the caller's obligation
-    unsafe { bf_rt_execvpe(file, argv, environ) }
-}
-
-/// # Safety
-///
-/// As for the C function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn execveat(
-    directory: c_int,
-    path: *const c_char,
-    argv: Vector,
-    envp: Vector,
-    flags: c_int,
-) -> c_int {
-    write(&EndReason::Exec);
-    // SAFETY:
-    // - the caller's obligation
-    unsafe { libc::syscall(libc::SYS_execveat, directory, path, argv, envp, flags) as c_int }
-}
-
-/// # Safety
-///
-/// As for the C function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn fexecve(file: c_int, argv: Vector, envp: Vector) -> c_int {
-    // SAFETY:
-    // - the caller's obligation
-    unsafe { execveat(file, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH) }
-}
-
-/// A function of this name that goes on in C with all arguments where they are.
-macro_rules! variadic {
-    ($name:ident, $target:ident) => {
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        #[unsafe(naked)]
-        unsafe extern "C" fn $name() {
-            unsafe extern "C" {
-                fn $target();
+    /// That of the C library ends the parent by a function of its own.
+    pub extern "C" fn daemon(stays: c_int, keeps_files: c_int) -> c_int {
+        // SAFETY:
+        // - the strings end with NUL; files 0 to 2 are those that the caller gives up
+        unsafe {
+            match libc::fork() {
+                0 => {}
+                -1 => return -1,
+                _ => exit_now(0),
             }
-            #[cfg(target_arch = "x86_64")]
-            std::arch::naked_asm!("jmp {}", sym $target);
-            #[cfg(target_arch = "aarch64")]
-            std::arch::naked_asm!("b {}", sym $target);
+            if libc::setsid() == -1 {
+                return -1;
+            }
+            if stays == 0 {
+                libc::chdir(c"/".as_ptr());
+            }
+            if keeps_files == 0 {
+                let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+                if null == -1 {
+                    return -1;
+                }
+                for file in 0..=2 {
+                    libc::dup2(null, file);
+                }
+                if null > 2 {
+                    libc::close(null);
+                }
+            }
+        }
+        0
+    }
+
+    pub unsafe extern "C" fn execv(path: *const c_char, argv: Vector) -> c_int {
+        // SAFETY:
+        // - the caller's obligation
+        unsafe { bf_rt_execve(path, argv, environ) }
+    }
+
+    pub unsafe extern "C" fn execvp(file: *const c_char, argv: Vector) -> c_int {
+        // SAFETY:
+        // - the caller's obligation
+        unsafe { bf_rt_execvpe(file, argv, environ) }
+    }
+
+    pub unsafe extern "C" fn execveat(
+        directory: c_int,
+        path: *const c_char,
+        argv: Vector,
+        envp: Vector,
+        flags: c_int,
+    ) -> c_int {
+        write(&EndReason::Exec);
+        // SAFETY:
+        // - the caller's obligation
+        unsafe { libc::syscall(libc::SYS_execveat, directory, path, argv, envp, flags) as c_int }
+    }
+
+    pub unsafe extern "C" fn fexecve(file: c_int, argv: Vector, envp: Vector) -> c_int {
+        // SAFETY:
+        // - the caller's obligation
+        unsafe { execveat(file, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH) }
+    }
+}
+
+unsafe extern "C" {
+    fn bf_rt_execl();
+    fn bf_rt_execlp();
+    fn bf_rt_execle();
+}
+
+/// Functions of the C library's names that go on in ours with all arguments where they are.
+macro_rules! instead {
+    ($($name:ident $of_c:literal $ours:expr;)*) => {
+        #[cfg_attr(test, expect(non_snake_case, dead_code, reason = "the C library's names"))]
+        mod instead {
+            use super::*;
+
+            $(
+                #[cfg_attr(not(test), unsafe(no_mangle))]
+                #[unsafe(naked)]
+                unsafe extern "C" fn $name() {
+                    #[cfg(target_arch = "x86_64")]
+                    std::arch::naked_asm!("jmp {}", sym $ours);
+                    #[cfg(target_arch = "aarch64")]
+                    std::arch::naked_asm!("b {}", sym $ours);
+                }
+            )*
+        }
+
+        /// The address of ours, by the C library's name.
+        pub fn ours(name: &CStr) -> Option<usize> {
+            let all = [$(($of_c, $ours as *const () as usize)),*];
+            all.into_iter().find(|(known, _)| *known == name).map(|(_, address)| address)
         }
     };
 }
 
-variadic!(execl, bf_rt_execl);
-variadic!(execlp, bf_rt_execlp);
-variadic!(execle, bf_rt_execle);
+instead! {
+    _exit c"_exit" own::exit;
+    _Exit c"_Exit" own::exit;
+    daemon c"daemon" own::daemon;
+    execve c"execve" bf_rt_execve;
+    execv c"execv" own::execv;
+    execvpe c"execvpe" bf_rt_execvpe;
+    execvp c"execvp" own::execvp;
+    execveat c"execveat" own::execveat;
+    fexecve c"fexecve" own::fexecve;
+    execl c"execl" bf_rt_execl;
+    execlp c"execlp" bf_rt_execlp;
+    execle c"execle" bf_rt_execle;
+}

@@ -46,6 +46,7 @@ mod fork;
 mod fortran;
 mod heap;
 mod helpers;
+mod host;
 mod level;
 mod log;
 mod memory;

@@ -4,8 +4,8 @@ use crate::env::Options;
 use crate::helpers::{self, Helpers};
 use crate::names::{self, Facts};
 use crate::{
-    calipers, checkpoint, env, fork, heap, log, memory, modules, objects, output, quiet::Quiet, signals, slots, system,
-    thread,
+    calipers, checkpoint, env, fork, heap, host, log, memory, modules, objects, output, quiet::Quiet, signals, slots,
+    system, thread,
 };
 use bf_collect::{Batch, Bucket, Config, Order, Patterns, Seek, Session, Wanted};
 use bf_profile::EndReason;
@@ -302,6 +302,7 @@ fn start(options: &Options) {
     helpers::install();
     signals::install();
     fork::install();
+    host::install();
     thread::install();
     // SAFETY:
     // - the handler is a function of this library, which is never unloaded

@@ -48,6 +48,27 @@ fn exec_in_all_its_forms() {
     }
 }
 
+/// As an interpreter that was compiled by another compiler does.
+#[test]
+fn a_program_that_loads_a_library_leaves_its_profile_however_it_ends() {
+    let library = common::programs().join("library.so");
+    for program in ["host", "host-now"] {
+        let run = |how| {
+            let run = common::run_program(&common::programs().join(program), &[library.to_str().unwrap(), how]);
+            assert_eq!((run.code(), run.stderr.as_str()), (3, ""), "{program} {how}");
+            (loads_and_end(&run.profile(&format!("{program}.PID.bfp"))), run)
+        };
+        for (how, end) in [("_exit", EndReason::QuickExit), ("execl", EndReason::Exec), ("execv", EndReason::Exec)] {
+            assert_eq!(run(how).0, (100, end), "{program} {how}");
+        }
+        // The library's destructor runs, too.
+        let (parent, run) = run("fork");
+        assert_eq!(parent, (200, EndReason::Exit));
+        let all: Vec<_> = run.others().iter().map(loads_and_end).collect();
+        assert!(all.len() == 2 && all.contains(&(200, EndReason::QuickExit)), "{program}: {all:?}");
+    }
+}
+
 #[test]
 fn exec_of_something_else() {
     let run = run(&["exec", "true"], &[]);

@@ -374,6 +374,48 @@ int main(int argc, char **argv)
     assert_eq!(each["totals"], merged["totals"]);
 }
 
+/// What flang makes functions of has neither a line nor the name of a main program.
+#[test]
+fn parallel_regions_of_fortran_are_told_apart() {
+    let program = "program heat
+  real(8) :: a(20000), b(20000)
+  integer :: i
+  a = 1
+  !$omp parallel do
+  do i = 2, 19999
+    b(i) = (a(i - 1) + a(i + 1)) / 2 ! line 7
+  end do
+  !$omp parallel do
+  do i = 2, 19999
+    a(i) = b(i) ! line 11
+  end do
+  if (a(77) > 1) stop 1
+end program
+";
+    let sandbox = Sandbox::new();
+    sandbox.write("heat.f90", program);
+    let library = bf_tests::prefix().join("lib/bf");
+    let plugin = format!("-fpass-plugin={}", library.join("libbf_pass-22.so").display());
+    let flang = || sandbox.command("flang-22");
+    let _ = succeed(flang().args(["-fopenmp", "-O1", "-g", &plugin, "-c", "heat.f90"]));
+    let path = format!("-Wl,-rpath,{}/", library.display());
+    let runtime = library.join("libbf_rt.so");
+    let _ = succeed(flang().args(["-fopenmp", "heat.o", "-o", "heat"]).arg(runtime).arg(path));
+    let _ = succeed(sandbox.program("heat").envs([("BF_BY_PLACE", "1"), ("OMP_NUM_THREADS", "2")]));
+    let report = sandbox.bf(&[&["report", "--by", "function"], &SMALL[..]].concat());
+    let is_region = |row: &&Value| row["name"].as_str().unwrap().starts_with("HEAT..omp_par");
+    let regions: Vec<_> = items(&report).iter().filter(is_region).collect();
+    assert_eq!(regions.len(), 2, "{report}");
+    for row in &regions {
+        // Of what each thread has of its own, too.
+        assert!((19_998..21_000).contains(&row["store_references"].as_u64().unwrap()), "{row}");
+        assert_eq!(row["stores"], row["store_references"], "{row}");
+    }
+    let mut lines: Vec<_> = regions.iter().map(|row| row["line"].as_u64().unwrap()).collect();
+    lines.sort_unstable();
+    assert!((5..=7).contains(&lines[0]) && (9..=11).contains(&lines[1]), "{lines:?}");
+}
+
 /// A program with more lines than there are figures for, of which the last to run is all that counts.
 #[test]
 fn hot_code_has_its_line_however_much_ran_before() {

@@ -27,15 +27,16 @@ struct Toolchain {
     major: u32,
 }
 
-/// The command for these arguments: `+TOOLCHAIN` and options of ours first, then those of the tool.
+/// The command for these arguments: `+TOOLCHAIN` first, then options of ours and of the tool, up to `--` in any order.
 ///
 /// # Errors
 ///
 /// An option of ours is wrong, there is no Rust toolchain or no pass for its LLVM, or it is to build for another target.
 pub fn plan(tool: Tool, mut args: Vec<OsString>, tree: &Tree) -> Result<Plan, Error> {
     let chosen: Vec<_> = args.extract_if(..args.len().min(1), |arg| arg.as_bytes().starts_with(b"+")).collect();
-    let begin = args.iter().position(|arg| !options::is_ours(arg)).unwrap_or(args.len());
-    let mut words = args.drain(..begin).map(|given| Word { given, expansion: None }).collect();
+    let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    let ours = args.extract_if(..end, |arg| options::is_ours(arg));
+    let mut words = ours.map(|given| Word { given, expansion: None }).collect();
     let ours = options::take(&mut words).map_err(|error| Error::Option(error, tool.name()))?;
     let name = if tool == Tool::Cargo { "cargo" } else { "rustc" };
     let program = which::which(name).map_err(|_| toolchain::Error::NoRust(name))?;

@@ -435,7 +435,8 @@ impl Value {
         unsafe { (0..LLVMGetNumSuccessors(self.0)).map(|index| Block(LLVMGetSuccessor(self.0, index))).collect() }
     }
 
-    /// Source file and line of a function, if it has debug information.
+    /// Source file and line of a function, if it has debug information. Where that has no line, as of the OpenMP regions that flang makes
+    /// functions of, it is the least one of the function's own code.
     pub(crate) fn definition(self) -> Option<(String, u32)> {
         use sys::debuginfo::*;
         let part = |get: unsafe extern "C" fn(LLVMMetadataRef, *mut c_uint) -> *const c_char, file| {
@@ -456,8 +457,15 @@ impl Value {
                 return None;
             }
             let (folder, name) = (part(LLVMDIFileGetDirectory, file), part(LLVMDIFileGetFilename, file));
-            Some((file_in(&folder, &name), LLVMDISubprogramGetLine(scope)))
+            let line = Some(LLVMDISubprogramGetLine(scope)).filter(|&line| line > 0);
+            Some((file_in(&folder, &name), line.or_else(|| self.first_line()).unwrap_or(0)))
         }
+    }
+
+    fn first_line(self) -> Option<u32> {
+        let locations = self.blocks().flat_map(Block::instructions).filter_map(Self::location);
+        let own = locations.filter(|location| location.inlined_at().is_none());
+        own.map(Location::line).filter(|&line| line > 0).min()
     }
 
     pub(crate) fn is_musttail(self) -> bool {

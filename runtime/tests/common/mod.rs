@@ -31,7 +31,8 @@ fn compile(name: &str, to: &Path, options: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The compiled programs: `lives`, `chaos`, `busy` and `library.so`, which all tests share and later runs find again.
+/// The compiled programs: `lives`, `chaos`, `busy`, `library.so`, and `host`, in two ways, which all tests share and later runs find
+/// again.
 pub fn programs() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
@@ -44,8 +45,10 @@ pub fn programs() -> &'static Path {
             ("chaos.c", "chaos", with(&[])),
             ("busy.c", "busy", with(&["-no-pie", "-rdynamic"])),
             ("library.c", "library.so", with(&["-shared", "-fPIC"])),
+            ("host.c", "host", vec!["-Wl,-z,lazy,-z,norelro"]),
+            ("host.c", "host-now", vec!["-fpie", "-pie", "-Wl,-z,now,-z,relro"]),
         ];
-        let sources = ["lives.c", "chaos.c", "busy.c", "library.c", "bf_by_hand.h"].map(source);
+        let sources = ["lives.c", "chaos.c", "busy.c", "library.c", "host.c", "bf_by_hand.h"].map(source);
         let sources = sources.map(|source| fs::read_to_string(source).unwrap());
         let fill = |directory: &Path| {
             programs.iter().for_each(|(from, to, options)| compile(from, &directory.join(to), options));

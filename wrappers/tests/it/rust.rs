@@ -34,7 +34,7 @@ fn one_file() {
 fn call_paths_of_one_that_ends_with_an_intrinsic() {
     let relax = "#[inline(never)]\nfn relax() { std::hint::spin_loop() }\nfn main() { relax(); println!(\"42\"); }\n";
     let dir = Sandbox::new(&[("a.rs", relax)]);
-    let output = dir.tool("bf-rustc", "-bf-call-stack -O a.rs -o a");
+    let output = dir.tool("bf-rustc", "-O a.rs -bf-call-stack -o a");
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
     dir.runs("a");
 }
