@@ -1,6 +1,6 @@
 //! Calls that give and take memory: a call in, what to record of it out.
 
-use crate::llvm::Value;
+use crate::llvm::{Module, Value};
 
 /// How many bytes an allocation has.
 #[derive(Clone, Copy)]
@@ -29,6 +29,24 @@ pub(crate) enum Place {
     Value(Value),
     /// What lies there says it.
     Stored(Value),
+}
+
+/// The variable that keeps where the new memory is, from its beginning so many bytes on, if that is seen at once.
+pub(crate) fn kept(call: Value, module: Module) -> Option<(Value, i64)> {
+    /// A descriptor is put together field by field.
+    const FIELDS: usize = 32;
+    let mut value = match of(call)?.gives?.0 {
+        Place::Stored(at) => return Some(at.base(module)),
+        Place::Value(value) => value,
+    };
+    for _ in 0..FIELDS {
+        let stores = |user: &Value| user.opcode() == "store" && user.operand(0) == value;
+        if let Some(store) = value.users().find(stores) {
+            return Some(store.operand(1).base(module));
+        }
+        value = value.users().find(|user| user.opcode() == "insertvalue")?;
+    }
+    None
 }
 
 /// What a call does, if its callee is known to allocate. What `realloc` does to the old block is done whether it succeeds

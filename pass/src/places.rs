@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use bf_abi::{Function, Loop, Site};
+use bf_abi::{Function, Loop, Site, fortran};
 
+use crate::allocation;
 use crate::lines::Lines;
 use crate::llvm::{self, Analyses, Block, Location, Module, Subprogram, Type, Value, demangle};
 use crate::options::Options;
@@ -91,7 +92,27 @@ impl Places {
         self.find(function, instruction, OnOneLine::Apart)
     }
 
-    /// The same without column and block: all instructions of a line, of one inlined call and one loop, are at one site.
+    /// The site of a call that allocates. Where it is known which variable of Fortran has the new memory, it has that one's name in
+    /// place of the function's, because one statement allocates many.
+    pub(crate) fn allocation(&mut self, function: Value, call: Value) -> u32 {
+        let site = self.site(function, call);
+        let kept = allocation::kept(call, self.module).filter(|(variable, _)| variable.is_constant());
+        let Some((variable, offset)) = kept else { return site };
+        let name = variable.name();
+        // LLVM may have cut it into parts.
+        let whole = name.split_once('.').map_or(name.as_str(), |(whole, _)| whole);
+        let Some(mut display) = fortran::demangle(whole) else { return site };
+        if offset != 0 {
+            display += &format!("{offset:+}");
+        }
+        let mut site = self.sites.all[site as usize - 1];
+        let Function { file, line, .. } = self.functions.all[site.function as usize];
+        let (name, display) = (self.string(whole.to_owned()), self.string(display));
+        site.function = self.functions.add(Function { name, display, file, line });
+        self.sites.add(site) + 1
+    }
+
+    /// The site of an instruction without column and block: all instructions of a line, of one inlined call and one loop, are at one site.
     pub(crate) fn line(&mut self, function: Value, instruction: Value) -> u32 {
         self.find(function, instruction, OnOneLine::Together)
     }

@@ -53,7 +53,10 @@ impl Tables {
     pub(crate) fn segment(&mut self, function: Value, segment: &Segment) -> Value {
         let callee = segment.callee.as_ref().map_or(0, |callee| self.callee_number(callee.clone()));
         let sites: Vec<_> = segment.origins.iter().map(|&origin| self.places.site(function, origin)).collect();
-        let site = self.places.site(function, segment.first);
+        let site = match segment.kind {
+            bf_abi::Segment::ALLOCATION => self.places.allocation(function, segment.first),
+            _ => self.places.site(function, segment.first),
+        };
         let number = |value: u32| self.module.int(32, value.into());
         let entry = |(entry, &site): (&Entry, &u32)| {
             let offset = self.module.int(32, u64::from(entry.offset.cast_unsigned()));

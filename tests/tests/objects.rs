@@ -110,12 +110,13 @@ fn a_fortran_array_is_a_block() {
     // What the compiler allocates itself, and what it leaves to its library: each with a size of its own.
     let program = "program p
   real(8), allocatable :: x(:), y(:), z(:, :)
+  real(8), allocatable :: v(:), w(:)
   real(8), pointer :: q(:)
   integer :: i, status
-  allocate(x(10000)) ! line 5
+  allocate(x(10000)) ! line 6
   allocate(y(20000), stat=status)
   allocate(z(150, 200), source=0d0)
-  allocate(q(40000)) ! line 8
+  allocate(q(40000)); allocate(v(60000), w(70000)) ! line 9
   do i = 1, 10000
     x(i) = i; y(2 * i) = i; q(4 * i) = i; z(1 + mod(i, 150), 1) = i
   end do
@@ -123,7 +124,8 @@ fn a_fortran_array_is_a_block() {
   deallocate(y, q)
   allocate(q(50000))
   q(1:5000) = 1
-  if (q(7) > 2) stop 1
+  v(1:6000) = 1; w(1:7000) = 2
+  if (q(7) + v(7) + w(7) > 4) stop 1
 end program
 ";
     let sandbox = Sandbox::new();
@@ -136,12 +138,19 @@ end program
     let _ = succeed(sandbox.command("flang-22").args(["array.o", "-o", "array"]).arg(runtime).arg(path));
     let _ = succeed(sandbox.program("array").env("BF_BY_OBJECT", "1"));
     let rows = by_object(&sandbox);
-    for (line, bytes, stores) in
-        [(5, 80_000, 10_000), (6, 160_000, 10_000), (7, 240_000, 10_000), (8, 320_000, 10_000), (14, 400_000, 5_000)]
-    {
+    for (name, line, bytes, stores) in [
+        ("x", 6, 80_000, 10_000),
+        ("y", 7, 160_000, 10_000),
+        ("z", 8, 240_000, 10_000),
+        ("q", 9, 320_000, 10_000),
+        ("q", 15, 400_000, 5_000),
+        // Of one statement.
+        ("v", 9, 480_000, 6_000),
+        ("w", 9, 560_000, 7_000),
+    ] {
         let row = rows.iter().find(|row| row["bytes"] == bytes).unwrap_or_else(|| panic!("{bytes}: {rows:#?}"));
         assert_eq!((&row["kind"], &row["store_references"]), (&"heap".into(), &stores.into()), "{row}");
-        assert!(row["name"].as_str().unwrap().contains(&format!("(array.f90:{line})")), "{row}");
+        assert_eq!(row["name"], format!("{name} (array.f90:{line})"), "{row}");
     }
 }
 
