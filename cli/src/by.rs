@@ -190,6 +190,9 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
             "the first line is in the standard library; --by own-line counts what that does where the program called it",
         );
     }
+    if by == By::Object && loaded.profile.processes.iter().any(|process| process.objects.crowded) {
+        remark("there were more blocks than are told apart: some are (unknown), and peaks may be too high");
+    }
     Ok(Breakdown {
         schema: "bf.report/1",
         profiles: loaded.names(),

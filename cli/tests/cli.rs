@@ -311,7 +311,7 @@ fn a_profile_without_references_is_named() {
         assert!(code == 1 && message == "bf: none.bfp: the profile holds no counts\n", "{command:?} {message}");
     }
     counted(folder.path(), "none.bfp", &[("loads", 7)]);
-    for command in asked {
+    for command in asked.into_iter().chain([&["sharing"][..]]) {
         let (code, message) = failure(&bf(folder.path(), &[command, &["counted.bfp"]].concat()));
         let starts = message.starts_with("bf: counted.bfp: the profile has counters but no references; ");
         assert!(code == 1 && starts && message.contains("-bf-counters-only"), "{command:?} {message}");

@@ -5,6 +5,7 @@
 
 mod finding;
 
+use crate::QueryError;
 use bf_profile::{EndReason, Owner, Process, Profile, SharedLine, SharedLines};
 use finding::{finding, identity, is_shared, storing_code};
 use serde::Serialize;
@@ -199,6 +200,9 @@ pub enum Unknown {
     /// No lines at all.
     #[error("the profile was recorded without lines (BF_LINE_SIZE=none); record with BF_LINE_SIZE=64")]
     NoLines,
+    /// Only counters.
+    #[error("{}", QueryError::CountersOnly)]
+    CountersOnly,
     /// Other line sizes.
     #[error(
         "line size {asked} is not in the profile, which holds {there}; record with BF_LINE_SIZE={asked} to have it"
@@ -271,7 +275,8 @@ fn line_size(profile: &Profile, question: &Question) -> Result<u32, Unknown> {
     let mut sizes: Vec<u32> = profile.processes.iter().flat_map(Process::line_sizes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let least = *sizes.first().ok_or(Unknown::NoLines)?;
+    let counted = profile.processes.iter().any(|process| !process.counters.items.is_empty());
+    let least = *sizes.first().ok_or(if counted { Unknown::CountersOnly } else { Unknown::NoLines })?;
     let usual = if sizes.contains(&64) { 64 } else { least };
     let asked = question.line_bytes.unwrap_or(usual);
     let there = || sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");

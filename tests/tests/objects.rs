@@ -154,6 +154,22 @@ end program
     }
 }
 
+/// More blocks than are told apart, of two places by turns.
+#[test]
+fn a_program_of_very_many_blocks_ends() {
+    let program = "#include <stdlib.h>\nvolatile char *volatile last;\nint main() {\nfor (int i = 0; i < 700000; i++) {\n\
+                   last = malloc(16); *last = 1;\nlast = malloc(16); *last = 2;\n}\nreturn 0;\n}\n";
+    let sandbox = recorded("many.c", program, &["-O1"]);
+    let output = succeed(sandbox.command(bf_tests::program("bf")).args(["report", "--by", "object"]).args(SMALL));
+    assert!(text(&output.stderr).contains("more blocks than are told apart"), "{}", text(&output.stderr));
+    let rows = by_object(&sandbox);
+    let of = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}: {rows:?}"));
+    assert_eq!([5, 6].map(|line| of(&format!("main (many.c:{line})"))["blocks"].clone()), [700_000; 2]);
+    let stores = |name| of(name)["store_references"].as_u64().unwrap();
+    let known = stores("main (many.c:5)") + stores("main (many.c:6)");
+    assert!((1_000_000..1_100_000).contains(&known) && stores("(unknown)") >= 1_400_000 - known, "{rows:?}");
+}
+
 #[test]
 fn a_child_knows_the_memory_of_its_parent() {
     let program = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
