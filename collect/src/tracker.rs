@@ -220,13 +220,13 @@ impl Tracker {
     pub(crate) fn replace(&mut self, replaced: &Replaced) {
         let (range, last) = (replaced.range(), (1 << self.shift) - 1);
         let numbers = range.start >> self.shift..=(range.end - 1) >> self.shift;
-        let all = numbers.end() - numbers.start() < self.lines.len() as u64;
-        let near = all.then(|| numbers.clone().filter_map(|number| self.places.get(number).checked_sub(1)));
-        let near: Vec<_> = match near {
-            Some(places) => places.map(|place| place as usize).collect(),
-            None => (0..self.lines.len()).filter(|&at| numbers.contains(&self.lines[at].number)).collect(),
+        let there: Vec<_> = if numbers.end() - numbers.start() < self.lines.len() as u64 {
+            let place = |number| self.places.get(number).checked_sub(1);
+            numbers.filter_map(place).map(|place| place as usize).collect()
+        } else {
+            (0..self.lines.len()).filter(|&at| numbers.contains(&self.lines[at].number)).collect()
         };
-        for at in near {
+        for at in there {
             let room = self.lines.len() + self.past < self.most;
             let line = &mut self.lines[at];
             let begin = line.number << self.shift;
