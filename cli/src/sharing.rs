@@ -8,6 +8,7 @@ use crate::{
 };
 use bf_postproc::shared_lines::{Answer, Base, Finding, Object, Place, Question, Thread, shared_lines};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Findings that are printed if the user does not say how many.
 const TOP: usize = 10;
@@ -61,9 +62,11 @@ fn rows(answer: &Answer) -> Vec<Value> {
 fn text(answer: &Answer) -> String {
     let mut text = format!("{}\n{}\n", files(&answer.profiles), summary(answer));
     let several = answer.findings.iter().any(|finding| finding.pid != answer.findings[0].pid);
+    let mut subjects: BTreeMap<String, u32> = BTreeMap::new();
+    answer.findings.iter().for_each(|finding| *subjects.entry(subject(finding)).or_default() += 1);
     for (number, finding) in (1..).zip(&answer.findings) {
-        let same = answer.findings.iter().filter(|other| subject(other) == subject(finding)).count();
-        text += &format!("\n{number}. {}", self::finding(finding, answer.line_bytes, several, same > 1));
+        let with_code = subjects[&subject(finding)] > 1;
+        text += &format!("\n{number}. {}", self::finding(finding, answer.line_bytes, several, with_code));
     }
     let more = answer.findings_total - answer.findings.len() as u64;
     if more > 0 {

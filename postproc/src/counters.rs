@@ -15,6 +15,11 @@ pub fn family(name: &str) -> Option<(&str, &str)> {
     name.split_once('/')
 }
 
+/// Whether anything was counted besides references.
+pub(crate) fn any(profile: &Profile) -> bool {
+    profile.processes.iter().any(|process| !process.counters.items.is_empty())
+}
+
 /// Every counter, over all processes, of what has one of these tags, or of all if there are none; empty if nothing was counted.
 #[must_use]
 pub fn totals<'a>(profile: &'a Profile, tags: &[String]) -> Values<'a> {

@@ -2,6 +2,7 @@
 
 use crate::{
     answer::{self, Answer, Context, LevelAnswer, LevelCounts, UnitCounts},
+    counters,
     error::{QueryError, SpecError},
     phases::is_meant,
     share::{self, Share, ShareError},
@@ -113,7 +114,7 @@ pub(crate) fn shapes(profile: &Profile, caches: &[Cache]) -> Result<Vec<Shape>, 
         return Err(QueryError::NoLevels);
     }
     if available.is_empty() {
-        if profile.processes.iter().any(|process| !process.counters.items.is_empty()) {
+        if counters::any(profile) {
             return Err(QueryError::CountersOnly);
         }
         let log = profile.processes.iter().flat_map(|process| &process.log).next();

@@ -5,7 +5,7 @@
 
 mod finding;
 
-use crate::QueryError;
+use crate::{QueryError, counters};
 use bf_profile::{EndReason, Owner, Process, Profile, SharedLine, SharedLines};
 use finding::{finding, identity, is_shared, storing_code};
 use serde::Serialize;
@@ -275,8 +275,8 @@ fn line_size(profile: &Profile, question: &Question) -> Result<u32, Unknown> {
     let mut sizes: Vec<u32> = profile.processes.iter().flat_map(Process::line_sizes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let counted = profile.processes.iter().any(|process| !process.counters.items.is_empty());
-    let least = *sizes.first().ok_or(if counted { Unknown::CountersOnly } else { Unknown::NoLines })?;
+    let none = || if counters::any(profile) { Unknown::CountersOnly } else { Unknown::NoLines };
+    let least = *sizes.first().ok_or_else(none)?;
     let usual = if sizes.contains(&64) { 64 } else { least };
     let asked = question.line_bytes.unwrap_or(usual);
     let there = || sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");

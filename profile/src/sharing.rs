@@ -136,6 +136,23 @@ impl LineUser {
 mod tests {
     use super::*;
     use crate::samples::sharing;
+    use crate::wire::{Part as _, encode};
+
+    #[test]
+    fn a_line_is_read_once_and_in_order() {
+        let read = |lines: Vec<SharedLine>, before: Vec<SharedLine>| {
+            let mut raw = Vec::new();
+            encode(&(SharedLines { lines, ..sharing(64) }, before), &mut raw);
+            SharedLines::decode_any(2, &raw)
+        };
+        let all = sharing(64).lines;
+        let (last, before) = ([0, 1, 3, 4].map(|at| all[at].clone()).to_vec(), vec![all[2].clone()]);
+        assert_eq!(read(last.clone(), before.clone()).unwrap().lines, all);
+        let mut swapped = last.clone();
+        swapped.swap(0, 1);
+        assert!(read(swapped, before).is_err() && read(all.clone(), vec![]).is_err());
+        assert!(read(last, vec![all[3].clone(), all[0].clone()]).is_err());
+    }
 
     #[test]
     fn what_no_run_can_see_is_refused() {

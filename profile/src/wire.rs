@@ -257,6 +257,19 @@ pub(crate) struct SharedLinesRef<'a> {
     pub(crate) lines: Vec<&'a SharedLine>,
 }
 
+impl<'a> SharedLinesRef<'a> {
+    /// Some of the lines, each as it was last, and what was counted of them while other objects lay there.
+    pub(crate) fn new(data: &SharedLines, part: &'a [SharedLine]) -> (Self, Vec<&'a SharedLine>) {
+        let next = part.iter().skip(1).map(Some).chain([None]);
+        let is_last =
+            |(line, next): &(&SharedLine, Option<&SharedLine>)| next.is_none_or(|next| next.address != line.address);
+        let (lines, before): (Vec<_>, Vec<_>) = part.iter().zip(next).partition(is_last);
+        let [lines, before] = [lines, before].map(|all| all.into_iter().map(|(line, _)| line).collect());
+        let &SharedLines { line_bytes, most, dropped_lines, dropped_accesses, .. } = data;
+        (Self { line_bytes, most, dropped_lines, dropped_accesses, lines }, before)
+    }
+}
+
 impl Part for SharedLines {
     const VERSION: u16 = 2;
 
@@ -265,6 +278,10 @@ impl Part for SharedLines {
         // In version 1 each line is there once.
         let (mut lines, more): (Vec<SharedLine>, _) =
             if version >= 2 { decode(&bytes[used..])? } else { Default::default() };
+        let sorted = data.lines.is_sorted_by(|a, b| a.address < b.address);
+        if !sorted || !lines.is_sorted_by_key(|line| line.address) {
+            return Err(Damage::Structure("its lines are not sorted by address, or one is there twice"));
+        }
         lines.extend(data.lines);
         lines.sort_by_key(|line| line.address);
         Ok((Self { lines, ..data }, used + more))

@@ -5,22 +5,17 @@
 //! A table that cannot be written is left as it is.
 
 use crate::exec;
+use object::elf;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Tags of a dynamic section.
-mod tag {
-    pub const BYTES_OF_CALLS: u64 = 2;
-    pub const STRINGS: u64 = 5;
-    pub const SYMBOLS: u64 = 6;
-    pub const ENTRIES: u64 = 7;
-    pub const BYTES_OF_ENTRIES: u64 = 8;
-    pub const CALLS: u64 = 23;
-}
-
 /// Kinds of entries that are a function's address and nothing else.
-const ADDRESSES: [u64; 2] = if cfg!(target_arch = "x86_64") { [6, 7] } else { [1025, 1026] };
+const ADDRESSES: [u32; 2] = if cfg!(target_arch = "x86_64") {
+    [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_JUMP_SLOT]
+} else {
+    [elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_JUMP_SLOT]
+};
 
 /// An entry of a table.
 #[repr(C)]
@@ -31,43 +26,28 @@ struct Entry {
     _addend: i64,
 }
 
-/// A symbol of a table.
-#[repr(C)]
-struct Symbol {
-    name: u32,
-    _info: u16,
-    /// Where it is defined; 0: elsewhere.
-    section: u16,
-    _place: [u64; 2],
-}
-
-/// What is looked for among the objects of the process, in the order in which they are searched for symbols.
-struct Search {
-    /// Whether this library came before the C library; `None`: neither did yet.
-    first: Option<bool>,
-}
-
 /// Enters ours where the C library's come first.
 pub fn install() {
-    let mut search = Search { first: None };
+    let mut first = true;
     // SAFETY:
     // - the callback takes what is passed
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
-    if search.first == Some(false) {
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut first).cast()) };
+    if !first {
         // SAFETY:
         // - the callback takes nothing
         unsafe { libc::dl_iterate_phdr(Some(enter), std::ptr::null_mut()) };
     }
 }
 
-unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+/// Whether this library comes before the C library among the objects, which are in the order in which they are searched.
+unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, first: *mut c_void) -> c_int {
     // SAFETY:
-    // - the loader gives a valid description, and the search that is passed above
-    let (object, search) = unsafe { (Object::new(&*info), &mut *search.cast::<Search>()) };
+    // - the loader gives a valid description, and the answer's place is passed above
+    let (object, first) = unsafe { (Object::new(&*info), &mut *first.cast::<bool>()) };
     let [ours, theirs] =
         [install as *const () as usize, libc::getauxval as *const () as usize].map(|at| object.has(at));
     if ours || theirs {
-        search.first = Some(ours);
+        *first = ours;
     }
     c_int::from(ours || theirs)
 }
@@ -112,14 +92,14 @@ impl<'a> Object<'a> {
     /// # Safety
     ///
     /// It is mapped.
-    unsafe fn says(&self, tag: u64) -> usize {
+    unsafe fn says(&self, tag: u32) -> usize {
         let Some(section) = self.parts(libc::PT_DYNAMIC).next() else { return 0 };
         let len = section.len() / size_of::<[u64; 2]>();
         // SAFETY:
         // - the section is pairs of words
         let pairs = unsafe { std::slice::from_raw_parts(section.start as *const [u64; 2], len) };
-        let known = pairs.iter().take_while(|pair| pair[0] != 0);
-        known.clone().find(|pair| pair[0] == tag).map_or(0, |pair| pair[1] as usize)
+        let mut known = pairs.iter().take_while(|pair| pair[0] != 0);
+        known.find(|pair| pair[0] == tag.into()).map_or(0, |pair| pair[1] as usize)
     }
 
     /// An address that its dynamic section has under a tag, which some loaders leave as it is in the file.
@@ -127,7 +107,7 @@ impl<'a> Object<'a> {
     /// # Safety
     ///
     /// It is mapped.
-    unsafe fn place(&self, tag: u64) -> Option<usize> {
+    unsafe fn place(&self, tag: u32) -> Option<usize> {
         // SAFETY:
         // - the caller's obligation
         let place = unsafe { self.says(tag) };
@@ -140,24 +120,26 @@ impl<'a> Object<'a> {
     unsafe fn enter(&self) {
         // SAFETY:
         // - the caller's obligation
-        let tables = unsafe {
-            let (Some(symbols), Some(strings)) = (self.place(tag::SYMBOLS), self.place(tag::STRINGS)) else { return };
-            let calls = (self.place(tag::CALLS), self.says(tag::BYTES_OF_CALLS));
-            let entries = (self.place(tag::ENTRIES), self.says(tag::BYTES_OF_ENTRIES));
-            (symbols, strings, [calls, entries])
+        let (symbols, strings, tables) = unsafe {
+            let (Some(symbols), Some(strings)) = (self.place(elf::DT_SYMTAB), self.place(elf::DT_STRTAB)) else {
+                return;
+            };
+            let calls = (self.place(elf::DT_JMPREL), self.says(elf::DT_PLTRELSZ));
+            let others = (self.place(elf::DT_RELA), self.says(elf::DT_RELASZ));
+            (symbols, strings, [calls, others])
         };
-        let (symbols, strings, tables) = tables;
         for (table, bytes) in tables {
             let Some(table) = table else { continue };
             // SAFETY:
             // - a table of so many bytes lies there
             let entries = unsafe { std::slice::from_raw_parts(table as *const Entry, bytes / size_of::<Entry>()) };
-            for entry in entries.iter().filter(|entry| ADDRESSES.contains(&(entry.info & 0xffff_ffff))) {
+            for entry in entries.iter().filter(|entry| ADDRESSES.contains(&(entry.info as u32))) {
                 // SAFETY:
                 // - the symbols and names of its entries lie in its tables
                 let name = unsafe {
-                    let symbol = &*(symbols as *const Symbol).add((entry.info >> 32) as usize);
-                    (symbol.section == 0).then(|| CStr::from_ptr((strings + symbol.name as usize) as *const _))
+                    let symbol = &*(symbols as *const libc::Elf64_Sym).add((entry.info >> 32) as usize);
+                    (symbol.st_shndx == elf::SHN_UNDEF)
+                        .then(|| CStr::from_ptr((strings + symbol.st_name as usize) as *const _))
                 };
                 if let Some(ours) = name.and_then(exec::ours) {
                     self.write(self.base.wrapping_add(entry.place as usize), ours);

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 static KNOWN: Mutex<Known> = Mutex::new(Known::new());
 /// Whether a module of another layout was met: then nothing can be read any more.
 static FOREIGN: AtomicBool = AtomicBool::new(false);
+/// See [`heat`].
 static HEAT: AtomicU64 = AtomicU64::new(0);
 /// In the `id` of a segment: some of its places share an item with others.
 pub const SHARING: u32 = 1 << 31;

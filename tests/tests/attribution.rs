@@ -394,13 +394,8 @@ end program
 ";
     let sandbox = Sandbox::new();
     sandbox.write("heat.f90", program);
-    let library = bf_tests::prefix().join("lib/bf");
-    let plugin = format!("-fpass-plugin={}", library.join("libbf_pass-22.so").display());
-    let flang = || sandbox.command("flang-22");
-    let _ = succeed(flang().args(["-fopenmp", "-O1", "-g", &plugin, "-c", "heat.f90"]));
-    let path = format!("-Wl,-rpath,{}/", library.display());
-    let runtime = library.join("libbf_rt.so");
-    let _ = succeed(flang().args(["-fopenmp", "heat.o", "-o", "heat"]).arg(runtime).arg(path));
+    let mut flang = sandbox.command(bf_tests::program("bf-flang"));
+    let _ = succeed(flang.args(["-fopenmp", "-O1", "-g", "heat.f90", "-o", "heat"]));
     let _ = succeed(sandbox.program("heat").envs([("BF_BY_PLACE", "1"), ("OMP_NUM_THREADS", "2")]));
     let report = sandbox.bf(&[&["report", "--by", "function"], &SMALL[..]].concat());
     let is_region = |row: &&Value| row["name"].as_str().unwrap().starts_with("HEAT..omp_par");

@@ -130,12 +130,8 @@ end program
 ";
     let sandbox = Sandbox::new();
     sandbox.write("array.f90", program);
-    let library = bf_tests::prefix().join("lib/bf");
-    let plugin = format!("-fpass-plugin={}", library.join("libbf_pass-22.so").display());
-    let _ = succeed(sandbox.command("flang-22").args(["-O1", "-g", &plugin, "-c", "array.f90"]));
-    let runtime = library.join("libbf_rt.so");
-    let path = format!("-Wl,-rpath,{}/", library.display());
-    let _ = succeed(sandbox.command("flang-22").args(["array.o", "-o", "array"]).arg(runtime).arg(path));
+    let mut flang = sandbox.command(bf_tests::program("bf-flang"));
+    let _ = succeed(flang.args(["-O1", "-g", "array.f90", "-o", "array"]));
     let _ = succeed(sandbox.program("array").env("BF_BY_OBJECT", "1"));
     let rows = by_object(&sandbox);
     for (name, line, bytes, stores) in [

@@ -13,7 +13,6 @@ use crate::paths::Paths;
 use crate::patterns::Patterns;
 use crate::samples::{rich, sampled};
 use crate::section::{Format, Header, Kind, SectionReader, SectionWriter};
-use crate::sharing::{SharedLine, SharedLines};
 use crate::wire::{
     CoherentLines, CoherentSlot, Head, HeadRef, Items, Lines, Part, PatternsRef, SharedLinesRef, Stack, decode, encode,
 };
@@ -75,13 +74,10 @@ fn next_minor(profile: &Profile) -> Vec<u8> {
             sections.section(Header { version: 2, ..header(Kind::TouchedBy, index, 0) }, &raw).unwrap();
         }
         for data in &process.sharing {
-            let &SharedLines { line_bytes, most, dropped_lines, dropped_accesses, ref lines } = data;
             let mut raw = Vec::new();
-            let all = lines.iter().collect();
-            encode(&SharedLinesRef { line_bytes, most, dropped_lines, dropped_accesses, lines: all }, &mut raw);
-            encode(&Vec::<&SharedLine>::new(), &mut raw);
-            encode(&vec!["who else"; lines.len()], &mut raw);
-            sections.section(Header { version: 3, ..header(Kind::Sharing, index, line_bytes) }, &raw).unwrap();
+            encode(&SharedLinesRef::new(data, &data.lines), &mut raw);
+            encode(&vec!["who else"; data.lines.len()], &mut raw);
+            sections.section(Header { version: 3, ..header(Kind::Sharing, index, data.line_bytes) }, &raw).unwrap();
         }
         if process.counters != Counters::default() {
             raw.clear();

@@ -224,8 +224,7 @@ fn write_sharing<W: Write>(
     data: &SharedLines,
     split: usize,
 ) -> Result<(), Error> {
-    let &SharedLines { line_bytes, most, dropped_lines, dropped_accesses, ref lines } = data;
-    let (mut rest, mut raw) = (&lines[..], Vec::new());
+    let (mut rest, mut raw) = (&data.lines[..], Vec::new());
     loop {
         let mut bytes = 0;
         let full = rest.iter().position(|line| {
@@ -238,12 +237,8 @@ fn write_sharing<W: Write>(
         });
         let part;
         (part, rest) = rest.split_at(end);
-        let last = |&at: &usize| part.get(at + 1).is_none_or(|next| next.address != part[at].address);
-        let (lines, before): (Vec<_>, Vec<_>) = (0..part.len()).partition(last);
-        let [lines, before] = [lines, before].map(|all| all.into_iter().map(|at| &part[at]).collect::<Vec<_>>());
         raw.clear();
-        encode(&SharedLinesRef { line_bytes, most, dropped_lines, dropped_accesses, lines }, &mut raw);
-        encode(&before, &mut raw);
+        encode(&SharedLinesRef::new(data, part), &mut raw);
         sections.section(header, &raw)?;
         if rest.is_empty() {
             return Ok(());
