@@ -18,7 +18,7 @@
 //! grow by as much, in the middle of a batch.
 
 use crate::heap::{self, Heap};
-use crate::system;
+use crate::system::{self, PAGE};
 use crate::tls::Cursor;
 use crate::{log, process};
 use std::alloc::{GlobalAlloc, Layout};
@@ -38,14 +38,20 @@ unsafe extern "C" {
 
 /// What feeding the rest of a batch and writing a profile usually need.
 const RESERVE: usize = 4 << 20;
+/// Where address space is limited, such a part of it is put aside: what the runtime took, the program does not have for
+/// its next threads.
+const PART: usize = 16;
 
 static RESERVED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static RESERVED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static STOPPED: OnceLock<Instant> = OnceLock::new();
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Puts the reserve aside, if it can be had.
 pub fn reserve() {
-    RESERVED.store(system::map(RESERVE, 0), Ordering::Relaxed);
+    let bytes = system::address_space().map_or(RESERVE, |limit| (limit / PART / PAGE * PAGE).max(RESERVE));
+    RESERVED_BYTES.store(bytes, Ordering::Relaxed);
+    RESERVED.store(system::map(bytes, libc::MAP_NORESERVE), Ordering::Relaxed);
 }
 
 /// Gives the reserve back and stops recording; `false` if there is none.
@@ -54,7 +60,26 @@ pub fn give_back() -> bool {
     STOPPED.get_or_init(Instant::now);
     // SAFETY:
     // - mapped by `reserve`, and taken by this thread alone
-    !reserve.is_null() && unsafe { system::unmap(reserve, RESERVE) }
+    !reserve.is_null() && unsafe { system::unmap(reserve, RESERVED_BYTES.load(Ordering::Relaxed)) }
+}
+
+/// What one more thread of the program usually makes the runtime map.
+const THREAD: usize = 48 << 20;
+
+/// Whether there is room for one more thread of the program and for what it may map itself. If there is not, recording
+/// stops.
+pub fn has_room_for_a_thread() -> bool {
+    if system::address_space().is_none() {
+        return true;
+    }
+    let place = system::map(THREAD, libc::MAP_NORESERVE);
+    // SAFETY:
+    // - mapped above, and nobody else knows it
+    let has_room = !place.is_null() && unsafe { system::unmap(place, THREAD) };
+    if !has_room {
+        give_back();
+    }
+    has_room
 }
 
 /// When recording stopped for want of memory, if it did.

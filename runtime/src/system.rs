@@ -22,6 +22,15 @@ pub fn map(size: usize, flags: c_int) -> *mut c_void {
     if start == -1 { ptr::null_mut() } else { start as *mut c_void }
 }
 
+/// Bytes that this process may map (`ulimit -v`), if there is a limit.
+pub fn address_space() -> Option<usize> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY:
+    // - room for what is written
+    unsafe { libc::syscall(libc::SYS_getrlimit, libc::RLIMIT_AS, &raw mut limit) };
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
+}
+
 /// A mapping has grown to `end`: the next one is not asked for before.
 pub fn map_behind(end: usize) {
     APART.fetch_max(end, Ordering::Relaxed);

@@ -150,14 +150,18 @@ pub fn add_calls(sum: &mut Vec<u64>, calls: &[u64]) {
     }
 }
 
-fn register(cursor: Cursor) -> &'static Thread {
+/// `None` if there is no room for another thread.
+fn register(cursor: Cursor) -> Option<&'static Thread> {
     let mut registry = registry();
+    if registry.idle.is_empty() && !registry.live.is_empty() && !memory::has_room_for_a_thread() {
+        return None;
+    }
     let thread = registry.idle.pop().unwrap_or_else(Thread::new);
     let own = objects::stack_around(&raw const registry as usize);
     // SAFETY:
     // - only this thread works on its stack from here on, and signals are blocked, so not twice
     unsafe { stack::call(thread.stack.top(), || register_here(&mut registry, thread, cursor, own)) };
-    thread
+    Some(thread)
 }
 
 /// `own`: the program's stack of this thread.
@@ -208,7 +212,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
         log::remark("a thread ran on after its last destructor: that is not recorded".to_owned());
         return None;
     }
-    let thread = Thread::of(cursor).unwrap_or_else(|| register(cursor));
+    let thread = Thread::of(cursor).or_else(|| register(cursor))?;
     let begin = clock::now();
     // SAFETY:
     // - only this thread works on its stack, and signals are blocked, so not twice
@@ -260,7 +264,7 @@ fn counted(cursor: Cursor) -> Option<*mut u64> {
         }
         return None;
     }
-    let thread = Thread::of(cursor).unwrap_or_else(|| register(cursor));
+    let thread = Thread::of(cursor).or_else(|| register(cursor))?;
     let start = thread.inner().counts.start();
     cursor.slots().store(start as u64, Relaxed);
     Some(start)
