@@ -66,8 +66,11 @@ pub const FLUSH_SYMBOL: &str = "bf_flush";
 /// `extern "C" fn()`: called where what the thread did becomes visible to others, before they can know. It may empty the
 /// thread's buffer, but does not move the cursor.
 pub const SYNC_SYMBOL: &str = "bf_sync";
-/// The same where it waits for nobody, and may do so often: at what unlocks, and at atomic operations.
+/// The same where it waits for nobody, and may do so often: at atomic operations.
 pub const RELEASE_SYMBOL: &str = "bf_release";
+/// `extern "C" fn(*const c_void)`: called by the thread that holds the lock at this address, when it has just taken it and
+/// before it lets it go.
+pub const LOCK_SYMBOL: &str = "bf_lock";
 /// `extern "C" fn(*const c_void) -> u64`: how many bytes the object has that a Fortran descriptor describes, as the compiler's
 /// `ISO_Fortran_binding.h` has it.
 pub const FORTRAN_BYTES_SYMBOL: &str = "bf_fortran_bytes";

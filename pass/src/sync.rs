@@ -1,10 +1,11 @@
 //! Where what a thread did becomes visible to others: in front of calls and atomic operations that let them go on, and where
 //! a part of an OpenMP region or task ends. There the runtime is told, so that it puts what others do after that behind it.
+//! Of a lock it is told both ends, and which one it is: what its holder did has to be known only once another thread holds it.
 
 use std::collections::HashMap;
 use std::ffi::CString;
 
-use bf_abi::{RELEASE_SYMBOL, SYNC_SYMBOL};
+use bf_abi::{LOCK_SYMBOL, RELEASE_SYMBOL, SYNC_SYMBOL};
 
 use crate::emit::Emitter;
 use crate::llvm::{Block, Instruction, Module, Type, Value};
@@ -23,13 +24,27 @@ const STARTS: [(&str, u32); 5] = [
 enum Lets {
     /// In a step that threads do together, or with a message to one that sleeps.
     Sync,
-    /// It releases a lock, or a word: perhaps often, and for nobody.
+    /// It releases a word: perhaps often, and for nobody.
     Release,
+    /// It releases a lock.
+    Unlock(Lock),
+}
+
+/// A lock that a call is handed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lock {
+    /// This argument points to it.
+    At(u32),
+    /// This argument points to a pointer to it.
+    Behind(u32),
 }
 
 /// How a call of a function of this name does.
 fn of_function(name: &str) -> Option<Lets> {
-    if is_unlock(name) {
+    if let Some(lock) = unlocked(name) {
+        return Some(Lets::Unlock(lock));
+    }
+    if is_atomic(name) {
         return Some(Lets::Release);
     }
     let syncs = match name.strip_prefix("__kmpc_") {
@@ -80,20 +95,77 @@ fn of_function(name: &str) -> Option<Lets> {
     syncs.then_some(Lets::Sync)
 }
 
-/// Whether a function of this name releases a lock or a word, and nothing else.
-fn is_unlock(name: &str) -> bool {
+/// Functions that take a lock, where it is, and functions that let it go.
+const LOCKS: [(Lock, &[&str], &[&str]); 3] = [
+    (
+        Lock::At(0),
+        &[
+            "pthread_mutex_lock",
+            "pthread_mutex_trylock",
+            "pthread_mutex_timedlock",
+            "pthread_mutex_clocklock",
+            "pthread_rwlock_rdlock",
+            "pthread_rwlock_wrlock",
+            "pthread_rwlock_tryrdlock",
+            "pthread_rwlock_trywrlock",
+            "pthread_rwlock_timedrdlock",
+            "pthread_rwlock_timedwrlock",
+            "pthread_rwlock_clockrdlock",
+            "pthread_rwlock_clockwrlock",
+            "pthread_spin_lock",
+            "pthread_spin_trylock",
+            "mtx_lock",
+            "mtx_trylock",
+            "mtx_timedlock",
+            "omp_set_lock",
+            "omp_test_lock",
+            "omp_set_nest_lock",
+            "omp_test_nest_lock",
+            "_ZNSt3__15mutex4lockEv",
+            "_ZNSt3__15mutex8try_lockEv",
+        ],
+        &[
+            "pthread_mutex_unlock",
+            "pthread_rwlock_unlock",
+            "pthread_spin_unlock",
+            "mtx_unlock",
+            "omp_unset_lock",
+            "omp_unset_nest_lock",
+            "_ZNSt3__15mutex6unlockEv",
+        ],
+    ),
+    (
+        Lock::At(1),
+        &["pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait", "cnd_wait", "cnd_timedwait"],
+        &[],
+    ),
+    (Lock::At(2), &["__kmpc_critical", "__kmpc_critical_with_hint"], &["__kmpc_end_critical"]),
+];
+
+/// Whether a lock's function of this name is the one named; Fortran's have one more character.
+fn is_named(name: &str, one: &&str) -> bool {
+    name == *one || one.starts_with("omp_") && name.strip_suffix('_') == Some(one)
+}
+
+/// The lock that a call of a function of this name lets go.
+fn unlocked(name: &str) -> Option<Lock> {
+    LOCKS.iter().find(|(.., free)| free.iter().any(|one| is_named(name, one))).map(|&(lock, ..)| lock)
+}
+
+/// The lock that the thread may hold once a call of a function of this name is back.
+fn locked(name: &str) -> Option<Lock> {
+    let waits = ["_ZNSt18condition_variable", "_ZNSt3__118condition_variable"]
+        .iter()
+        .any(|class| name.strip_prefix(class).is_some_and(|method| method.contains("wait")));
+    let of_name = LOCKS.iter().find(|(_, take, _)| take.iter().any(|one| is_named(name, one)));
+    // Either library's `unique_lock` begins with a pointer to its mutex.
+    of_name.map(|&(lock, ..)| lock).or_else(|| waits.then_some(Lock::Behind(1)))
+}
+
+/// Whether a function of this name releases a word, and nothing else.
+fn is_atomic(name: &str) -> bool {
     const ATOMIC: [&str; 4] = ["store", "exchange", "compare_exchange", "fetch_"];
-    matches!(
-        name,
-        "__kmpc_end_critical"
-            | "pthread_mutex_unlock"
-            | "pthread_rwlock_unlock"
-            | "pthread_spin_unlock"
-            | "mtx_unlock"
-            | "omp_unset_lock"
-            | "omp_unset_nest_lock"
-    ) || name.starts_with("_ZNSt3__15mutex6unlockE")
-        || name.strip_prefix("__atomic_").is_some_and(|rest| ATOMIC.iter().any(|start| rest.starts_with(start)))
+    name.strip_prefix("__atomic_").is_some_and(|rest| ATOMIC.iter().any(|start| rest.starts_with(start)))
 }
 
 /// Whether it is one of those functions of Rust's standard library that no crate has a copy of, in either mangling.
@@ -110,10 +182,15 @@ pub(crate) struct Writer {
     sync: Value,
     release: Value,
     ty: Type,
+    lock: Value,
+    lock_ty: Type,
+    pointer: Type,
     /// Functions that run as a part of an OpenMP region, or as a task.
     parts: Vec<Value>,
     /// Functions whose calls let others go on.
     callees: HashMap<Value, Lets>,
+    /// Functions that take locks.
+    takers: HashMap<Value, Lock>,
 }
 
 impl Writer {
@@ -122,16 +199,20 @@ impl Writer {
         let parts = module.functions().flat_map(started).collect::<Vec<_>>();
         let callees = module.functions().filter_map(|each| Some((each, of_function(&each.name())?)));
         let callees = callees.collect::<HashMap<_, _>>();
+        let takers = module.functions().filter_map(|each| Some((each, locked(&each.name())?)));
+        let takers = takers.collect::<HashMap<_, _>>();
         let mut instructions = module.functions().flat_map(Value::blocks).flat_map(Block::instructions);
-        let tells = !parts.is_empty() || !callees.is_empty() || instructions.any(Value::releases);
-        tells.then(|| {
-            let ty = module.function_type(None, &[]);
-            let [sync, release] = [SYNC_SYMBOL, RELEASE_SYMBOL].map(|name| {
+        let calls = !parts.is_empty() || !callees.is_empty() || !takers.is_empty();
+        (calls || instructions.any(Value::releases)).then(|| {
+            let pointer = module.pointer_type();
+            let (ty, lock_ty) = (module.function_type(None, &[]), module.function_type(None, &[pointer]));
+            let symbols = [(SYNC_SYMBOL, ty), (RELEASE_SYMBOL, ty), (LOCK_SYMBOL, lock_ty)];
+            let [sync, release, lock] = symbols.map(|(name, ty)| {
                 let function = module.function(&CString::new(name).unwrap_or_default(), ty);
                 function.add_attribute(module, Module::attribute_kind("nounwind"));
                 function
             });
-            Self { sync, release, ty, parts, callees }
+            Self { sync, release, ty, lock, lock_ty, pointer, parts, callees, takers }
         })
     }
 
@@ -144,17 +225,46 @@ impl Writer {
         of_callee.or_else(|| instruction.releases().then_some(Lets::Release))
     }
 
+    /// The lock that an instruction takes, if it does, and in front of what it is taken.
+    fn takes(&self, instruction: Value) -> Option<(Value, Lock)> {
+        let lock = match instruction.instruction() {
+            Instruction::Call => *self.takers.get(&instruction.callee())?,
+            _ => return None,
+        };
+        Some((instruction.after()?, lock))
+    }
+
     /// Writes those of one function, whose segments are written.
     pub(crate) fn write(&self, function: Value, emitter: &Emitter) {
         let is_part = self.parts.contains(&function);
         let ends = |each: Value| (is_part && each.opcode() == "ret").then_some(Lets::Sync);
         let place = |each: Value| Some((each, self.lets(each).or_else(|| ends(each))?));
-        let places: Vec<_> = function.blocks().flat_map(Block::instructions).filter_map(place).collect();
+        let instructions = || function.blocks().flat_map(Block::instructions);
+        let places: Vec<_> = instructions().filter_map(place).collect();
+        let taken: Vec<_> = instructions().filter_map(|each| Some((each, self.takes(each)?))).collect();
         for (place, how) in places {
             emitter.builder.before(place, function);
-            let told = if how == Lets::Sync { self.sync } else { self.release };
-            emitter.builder.call(told, self.ty, &[]);
+            match how {
+                Lets::Sync => drop(emitter.builder.call(self.sync, self.ty, &[])),
+                Lets::Release => drop(emitter.builder.call(self.release, self.ty, &[])),
+                Lets::Unlock(lock) => self.tell(place, lock, emitter),
+            }
         }
+        for (call, (after, lock)) in taken {
+            emitter.builder.before(after, function);
+            self.tell(call, lock, emitter);
+        }
+    }
+
+    /// Tells of the lock of a call.
+    fn tell(&self, call: Value, lock: Lock, emitter: &Emitter) {
+        let (Lock::At(argument) | Lock::Behind(argument)) = lock;
+        if call.argument_count() <= argument || call.operand(argument).ty() != self.pointer {
+            return;
+        }
+        let at = call.operand(argument);
+        let at = if matches!(lock, Lock::Behind(_)) { emitter.builder.load(self.pointer, at) } else { at };
+        emitter.builder.call(self.lock, self.lock_ty, &[at]);
     }
 }
 
@@ -185,16 +295,12 @@ mod tests {
                     "_RNvMs0_NtNtCsjrHSEGnQ3l9_3std4sync7barrierNtB5_7Barrier4wait",
                 ][..],
             ),
+            (Some(Lets::Release), &["__atomic_store_16", "__atomic_fetch_add_8"]),
             (
-                Some(Lets::Release),
-                &[
-                    "__kmpc_end_critical",
-                    "pthread_mutex_unlock",
-                    "mtx_unlock",
-                    "__atomic_store_16",
-                    "__atomic_fetch_add_8",
-                ],
+                Some(Lets::Unlock(Lock::At(0))),
+                &["pthread_mutex_unlock", "mtx_unlock", "omp_unset_lock", "omp_unset_lock_"],
             ),
+            (Some(Lets::Unlock(Lock::At(2))), &["__kmpc_end_critical"]),
             (
                 None,
                 &[
@@ -210,6 +316,30 @@ mod tests {
             ),
         ] {
             names.iter().for_each(|name| assert_eq!(of_function(name), how, "{name}"));
+        }
+    }
+    #[test]
+    fn what_takes_a_lock_is_told_which_one() {
+        for (lock, names) in [
+            (
+                Some(Lock::At(0)),
+                &["pthread_mutex_lock", "pthread_spin_trylock", "omp_set_lock", "omp_test_nest_lock_"][..],
+            ),
+            (Some(Lock::At(1)), &["pthread_cond_wait", "cnd_timedwait"]),
+            (Some(Lock::At(2)), &["__kmpc_critical", "__kmpc_critical_with_hint"]),
+            (
+                Some(Lock::Behind(1)),
+                &[
+                    "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE",
+                    "_ZNSt3__118condition_variable15__do_timed_waitERNS_11unique_lockINS_5mutexEEE",
+                ],
+            ),
+            (
+                None,
+                &["pthread_mutex_unlock", "pthread_mutex_lock_", "sem_wait", "_ZNSt18condition_variable10notify_oneEv"],
+            ),
+        ] {
+            names.iter().for_each(|name| assert_eq!(locked(name), lock, "{name}"));
         }
     }
 }

@@ -48,6 +48,7 @@ mod heap;
 mod helpers;
 mod host;
 mod level;
+mod locks;
 mod log;
 mod memory;
 mod modules;
@@ -97,10 +98,16 @@ pub extern "C" fn bf_sync() {
     thread::sync();
 }
 
-/// The same at what unlocks, and at atomic operations: see `bf-abi`.
+/// The same at atomic operations: see `bf-abi`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn bf_release() {
     thread::release();
+}
+
+/// Called by the holder of a lock: see `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn bf_lock(lock: *const c_void) {
+    thread::lock(lock as usize);
 }
 
 /// Called where Fortran's library allocated the object of a descriptor: see `bf-abi`.

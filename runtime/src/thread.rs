@@ -9,7 +9,7 @@ use crate::quiet::Quiet;
 use crate::recording::{Extent, Recording};
 use crate::stack::{self, Stack};
 use crate::tls::Cursor;
-use crate::{calipers, checkpoint, clock, log, memory, objects, signals, slots};
+use crate::{calipers, checkpoint, clock, locks, log, memory, objects, signals, slots};
 use bf_abi::MAX_SEGMENT_WORDS;
 use bf_abi::paths::Path;
 use std::ffi::c_void;
@@ -99,6 +99,7 @@ impl Registry {
     pub fn begin_again(&mut self, recorder: &'static Recorder) {
         self.calls.clear();
         self.used = 0;
+        locks::forget();
         let mine = Thread::of(Cursor::mine());
         for thread in std::mem::take(&mut self.live) {
             let mut inner = thread.inner();
@@ -406,6 +407,19 @@ pub fn release() {
     }
 }
 
+/// The calling thread holds this lock.
+pub fn lock(lock: usize) {
+    if let Some(thread) = Thread::of(Cursor::mine())
+        && !locks::is_mine(lock, thread)
+        && is_to_sync()
+        && thread.pace.counts(clock::now())
+    {
+        let _quiet = Quiet::enter();
+        memory::run(|| locks::take(lock, thread));
+        thread.pace.goes_on(clock::now());
+    }
+}
+
 fn hand_over() {
     let _quiet = Quiet::enter();
     memory::run(drain_mine);
@@ -419,6 +433,24 @@ fn is_to_sync() -> bool {
         && !process::off()
         && !process::finished()
         && process::recorder().is_some_and(Recorder::syncs)
+}
+
+impl Thread {
+    /// Reads what this thread, which may run on, recorded so far. Runs on the stack of the calling one.
+    pub fn read_by(&self, reader: &Self) {
+        let Some(recorder) = process::recorder() else { return };
+        // SAFETY:
+        // - as in `flush`
+        unsafe {
+            stack::call(reader.stack.top(), || {
+                if let Some(mut inner) = self.inner_for_a_while()
+                    && !process::finished()
+                {
+                    inner.drain(recorder, Extent::Complete);
+                }
+            });
+        }
+    }
 }
 
 /// Reads what the calling thread recorded so far.

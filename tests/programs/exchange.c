@@ -1,6 +1,7 @@
 /*
  * Two threads: each writes a block of its own, then reads the other's, ROUNDS times. Every loop is one stream, and few of them fill a
- * buffer. They wait for each other at barriers of OpenMP, of POSIX threads, of a mutex and a condition, or of atomic numbers.
+ * buffer. They wait for each other at barriers of OpenMP, of POSIX threads, of a mutex, with and without a
+ * condition, or of atomic numbers.
  */
 #include <stdio.h>
 
@@ -91,6 +92,28 @@ static void wait_for_other(void)
     while (turn == shared.turn)
         pthread_cond_wait(&condition.changed, &mutex.lock);
     pthread_mutex_unlock(&mutex.lock);
+}
+#elif defined MUTEX
+#include <sched.h>
+
+static struct { _Alignas(LINE) pthread_mutex_t lock; } mutex = {PTHREAD_MUTEX_INITIALIZER};
+
+static void wait_for_other(void)
+{
+    static struct { _Alignas(LINE) long waiting, turn; } shared;
+    pthread_mutex_lock(&mutex.lock);
+    long turn = shared.turn, now = turn;
+    if (++shared.waiting == 2) {
+        shared.waiting = 0;
+        now = ++shared.turn;
+    }
+    pthread_mutex_unlock(&mutex.lock);
+    while (turn == now) {
+        sched_yield();
+        pthread_mutex_lock(&mutex.lock);
+        now = shared.turn;
+        pthread_mutex_unlock(&mutex.lock);
+    }
 }
 #else
 #define BARRIER

@@ -148,7 +148,7 @@ fn exchange(lines: u64, rounds: u64, options: &[&str]) -> Vec<u64> {
         let others = match options.last() {
             // At least at every second barrier: who comes last to one may come first to the next.
             Some(&"-DCONDITION") => rounds..=8 * rounds,
-            Some(&"-DATOMIC") => rounds..=4 * rounds,
+            Some(&"-DATOMIC" | &"-DMUTEX") => rounds..=4 * rounds,
             _ => 0..=2,
         };
         let found = each(&answer[0], "invalidations");
@@ -195,6 +195,14 @@ fn blocks_that_are_exchanged_by_a_condition() {
 fn blocks_that_are_exchanged_by_atomics() {
     for (lines, rounds) in [(8, 500), (4096, 10)] {
         let _ = exchange(lines, rounds, &["-pthread", "-DATOMIC"]);
+    }
+}
+
+/// Nobody is told that the other one is there but by a lock that it holds again and again.
+#[test]
+fn blocks_that_are_exchanged_by_a_mutex() {
+    for (lines, rounds) in [(8, 500), (4096, 10)] {
+        let _ = exchange(lines, rounds, &["-pthread", "-DMUTEX"]);
     }
 }
 

@@ -56,6 +56,7 @@ fixtures! {
     sizes: "sizes.c"
     assembly: "assembly.c"
     atomics: "atomics.c"
+    locks: "locks.c"
     releases: "releases.c"
     transfers: "transfers.c"
     own_memcpy: "own_memcpy.c"
