@@ -201,9 +201,13 @@ impl Tracker {
 
     /// Accesses of `slot` that come to a line, which counts if it is followed.
     #[inline(never)]
-    pub(crate) fn access_line(&mut self, number: u64, slot: u32, course: Course) {
+    pub(crate) fn access_line(&mut self, number: u64, slot: u32, mut course: Course) {
         let Some(place) = self.places.get(number).checked_sub(1) else { return };
-        let (bytes, unit) = (number << self.shift..(number + 1) << self.shift, self.shift.saturating_sub(6));
+        // No number says where the last line of all ends: what is on it is seen one line lower.
+        let down = u64::from(number == u64::MAX >> self.shift);
+        course.first.address = course.first.address.wrapping_sub(down << self.shift);
+        let bytes = (number - down) << self.shift..(number - down + 1) << self.shift;
+        let unit = self.shift.saturating_sub(6);
         let (bytes, times) = match self.inner.filter(|(known, _)| *known == course && course.is_beyond(&bytes)) {
             Some((_, on)) => on,
             None => {
@@ -537,6 +541,21 @@ mod tests {
         // Four bytes of the line, which has a bit for four bytes.
         assert_eq!((user.loaded, user.stored_before, user.loads), (1, true, 1));
         assert_eq!(user.places.len(), 2);
+    }
+
+    #[test]
+    fn the_last_line_of_all_is_like_any_other() {
+        for size in [1, 4] {
+            let line = u64::MAX >> 6;
+            let mut tracker = Tracker::new(6, 8);
+            tracker.begin(line, 0, None);
+            for (slot, store) in [(0, true), (1, false), (0, true), (1, false)] {
+                access(&mut tracker, slot, Access { address: u64::MAX - size + 1, size, store }, 1);
+            }
+            let lines = tracker.lines().0;
+            assert_eq!(counts(&lines), [[0, 2, 0, 0], [2, 0, 1, 0]]);
+            assert_eq!(lines.lines[0].users[0].stored, u64::MAX << (64 - size));
+        }
     }
 
     #[test]
