@@ -36,7 +36,8 @@
 //! second, and so on. Address arithmetic wraps around at 2^64.
 //!
 //! A call that allocates memory is followed by a segment of kind [`Segment::ALLOCATION`], one that frees some is preceded by
-//! one of kind [`Segment::RELEASE`]. One of kind [`Segment::PATH`] says who the callers are (see [`paths`]).
+//! one of kind [`Segment::RELEASE`]. What a function allocates for its caller is recorded with a segment of the caller's, whose header
+//! [`Tls::allocation`] has meanwhile. One of kind [`Segment::PATH`] says who the callers are (see [`paths`]).
 //!
 //! The runtime hands out zeroed buffers, so an address word that is still zero when the buffer is read stands for
 //! accesses that did not happen: a fault, a `longjmp` out of a signal handler, or an inactive lane of a masked operation.
@@ -50,7 +51,7 @@ pub mod paths;
 use core::ffi::c_char;
 
 /// Version of every layout on this page; the runtime refuses (ignores, with a line in the log) modules of another one.
-pub const ABI_VERSION: u32 = 8;
+pub const ABI_VERSION: u32 = 9;
 
 /// Most words, header included, that one segment may reserve; the pass splits longer segments.
 pub const MAX_SEGMENT_WORDS: u32 = 1024;
@@ -97,6 +98,8 @@ pub struct Tls {
     pub tail_path: u64,
     /// Whom it called.
     pub tail_callee: u64,
+    /// Header of the segment that functions which allocate for their callers record that with; zero: their own.
+    pub allocation: u64,
 }
 
 /// Static description of one segment, writable data in the object file; `n_entries` of type [`Entry`] follow it.
@@ -145,6 +148,8 @@ impl Segment {
     pub const RELEASE: u32 = 3;
     /// No entries. Word 1 is 1 + the [`paths::Path`] that the thread is on from here.
     pub const PATH: u32 = 4;
+    /// Words of an allocation.
+    pub const ALLOCATION_WORDS: u32 = 3;
     /// Where a stream's number of iterations stands.
     pub const COUNT_WORD: u32 = 1;
 }

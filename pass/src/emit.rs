@@ -54,6 +54,23 @@ impl Emitter {
         self.builder.offset(tls, self.module.int(64, offset as u64))
     }
 
+    /// What [`Tls::allocation`] has.
+    pub(crate) fn allocation(&self) -> Value {
+        let field = self.field(offset_of!(Tls, allocation));
+        self.builder.load(self.pointer, field)
+    }
+
+    /// The one pointer, or the other one if it is null.
+    pub(crate) fn first_of(&self, one: Value, other: Value) -> Value {
+        let none = self.builder.compare(Predicate::LLVMIntEQ, one, self.module.null(self.pointer));
+        self.builder.select(none, other, one)
+    }
+
+    /// The header of a segment of so many words.
+    pub(crate) fn header(&self, description: Value, words: u32) -> Value {
+        self.builder.offset(description, self.module.int(64, bf_abi::Segment::mark(words)))
+    }
+
     /// Makes room for splitting the entry block: an alloca of fixed size outside the entry block would count as one of
     /// variable size.
     pub(crate) fn keep_allocas_in_entry(&self, function: Value) {
@@ -76,8 +93,9 @@ impl Emitter {
             let back = (u64::from(segment.words) - u64::from(word)) * WORD;
             self.builder.offset(end, self.module.int(64, back.wrapping_neg()))
         };
-        let mark = bf_abi::Segment::mark(segment.words);
-        self.builder.store(self.builder.offset(description, self.module.int(64, mark)), slot(0));
+        let own = self.header(description, segment.words);
+        let header = if segment.for_caller { self.first_of(self.allocation(), own) } else { own };
+        self.builder.store(header, slot(0));
         for write in &segment.writes {
             self.builder.before(write.before, function);
             let values = match &write.content {
@@ -162,5 +180,5 @@ impl Emitter {
 /// The type of a [`Tls`].
 pub(crate) fn tls_type(module: Module) -> Type {
     let word = module.int_type(64);
-    module.struct_type(&[word, word, word.array(5), word, word, word, word])
+    module.struct_type(&[word, word, word.array(5), word, word, word, word, word])
 }

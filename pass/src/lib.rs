@@ -8,6 +8,7 @@ mod access;
 mod allocation;
 mod assembly;
 mod attributes;
+mod callers;
 mod count;
 mod emit;
 mod libc;
@@ -140,6 +141,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
     let new_counter = || count::Counter::new(module, analyses, builder.mark_kind(), &emitter, options);
     let mut counter = (!options.no_counters).then(new_counter);
     let sync = (!options.counters_only).then(|| sync::Writer::new(module)).flatten();
+    let callers = (!options.counters_only).then(|| callers::Callers::new(module));
     let mut writer = options.call_paths.then(|| paths::Writer::new(module, &emitter));
     for function in &functions {
         // What is written is put in front of instructions that stay where they are. All plans are made before anything else is changed.
@@ -148,7 +150,12 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
         let plan =
             counter.as_ref().map_or_else(count::Plan::default, |counter| counter.plan(*function, tables.places()));
         let course = writer.as_ref().and_then(|writer| writer.plan(*function, &cutter));
-        let segments = if options.counters_only { Vec::new() } else { cutter.segments(*function) };
+        let mut segments = if options.counters_only { Vec::new() } else { cutter.segments(*function) };
+        let is_allocation = |segment: &segment::Segment| segment.kind == bf_abi::Segment::ALLOCATION;
+        if callers.as_ref().is_some_and(|callers| callers.have(*function)) {
+            segments.iter_mut().filter(|each| is_allocation(each)).for_each(|each| each.for_caller = true);
+        }
+        let lent = callers.as_ref().map_or_else(Vec::new, |callers| callers.plan(*function, &mut tables));
         let headers: Vec<_> = segments.iter().map(|segment| tables.segment(*function, segment)).collect();
         let added = counter.as_mut().and_then(|counter| counter.add(*function, &plan));
         let counted = counter.as_ref().zip(added).map(|(counter, (_, first))| (counter.global(), first, plan.len()));
@@ -168,9 +175,9 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
         }
         // Allocations first, because what is recorded in front of the same instruction comes behind them. Then last first:
         // a split moves what follows in its block, which then is only the segment itself.
-        let is_allocation = |(segment, _): &(&segment::Segment, _)| segment.kind == bf_abi::Segment::ALLOCATION;
         let all = || segments.iter().zip(&headers).rev();
-        for (segment, &header) in all().filter(is_allocation).chain(all().filter(|each| !is_allocation(each))) {
+        let (first, then) = (all().filter(|each| is_allocation(each.0)), all().filter(|each| !is_allocation(each.0)));
+        for (segment, &header) in first.chain(then) {
             emitter.segment(*function, segment, header);
             counts.accesses += segment.entries.len();
         }
@@ -178,6 +185,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
         if let Some((writer, course, paths)) = path.filter(|_| !options.counters_only) {
             writer.ends(*function, &course, paths, &mut tables);
         }
+        callers::write(*function, &lent, &emitter);
         if let Some(sync) = &sync {
             sync.write(*function, &emitter);
         }

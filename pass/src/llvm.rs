@@ -73,6 +73,7 @@ unsafe extern "C" {
     ) -> LLVMValueRef;
     fn bf_shim_loop(analyses: *mut c_void, block: LLVMBasicBlockRef) -> *mut c_void;
     fn bf_shim_after(call: LLVMValueRef) -> LLVMValueRef;
+    fn bf_shim_behind(call: LLVMValueRef) -> LLVMValueRef;
     fn bf_shim_loop_parent(inner: *mut c_void) -> *mut c_void;
     fn bf_shim_loop_start(of: *mut c_void) -> LLVMMetadataRef;
     fn bf_shim_subprogram(location: LLVMMetadataRef) -> LLVMMetadataRef;

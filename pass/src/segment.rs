@@ -54,6 +54,8 @@ pub(crate) struct Segment {
     pub(crate) words: u32,
     /// What it ends in that is not seen: a function that this module only declares, called directly, or inline assembly.
     pub(crate) callee: Option<String>,
+    /// Whether the function's caller may have one for it.
+    pub(crate) for_caller: bool,
 }
 
 /// Words to be stored one after the other.
@@ -82,7 +84,7 @@ impl Segment {
     fn new(start: Value) -> Self {
         let kind = bf_abi::Segment::ONCE;
         let (entries, origins, writes) = (Vec::new(), Vec::new(), Vec::new());
-        Self { kind, entries, origins, writes, start, first: start, words: 1, callee: None }
+        Self { kind, entries, origins, writes, start, first: start, words: 1, callee: None, for_caller: false }
     }
 
     /// One of another kind, without entries.

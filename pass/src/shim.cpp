@@ -381,4 +381,13 @@ LLVMValueRef bf_shim_after(LLVMValueRef Call) {
     return nullptr;
   return wrap(C->getNextNode());
 }
+
+// The same, with a block of its own where there is no such place because other edges lead there too. Null behind calls that
+// must be the last of their function.
+LLVMValueRef bf_shim_behind(LLVMValueRef Call) {
+  auto *I = dyn_cast<InvokeInst>(unwrap(Call));
+  if (!I || I->getNormalDest()->getSinglePredecessor())
+    return bf_shim_after(Call);
+  return wrap(&*SplitEdge(I->getParent(), I->getNormalDest())->getFirstInsertionPt());
+}
 }

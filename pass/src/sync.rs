@@ -225,13 +225,10 @@ impl Writer {
         of_callee.or_else(|| instruction.releases().then_some(Lets::Release))
     }
 
-    /// The lock that an instruction takes, if it does, and in front of what it is taken.
-    fn takes(&self, instruction: Value) -> Option<(Value, Lock)> {
-        let lock = match instruction.instruction() {
-            Instruction::Call => *self.takers.get(&instruction.callee())?,
-            _ => return None,
-        };
-        Some((instruction.after()?, lock))
+    /// The lock that an instruction takes, if it does.
+    fn takes(&self, instruction: Value) -> Option<Lock> {
+        let is_call = instruction.instruction() == Instruction::Call;
+        is_call.then(|| self.takers.get(&instruction.callee()).copied()).flatten()
     }
 
     /// Writes those of one function, whose segments are written.
@@ -250,9 +247,11 @@ impl Writer {
                 Lets::Unlock(lock) => self.tell(place, lock, emitter),
             }
         }
-        for (call, (after, lock)) in taken {
-            emitter.builder.before(after, function);
-            self.tell(call, lock, emitter);
+        for (call, lock) in taken {
+            if let Some(after) = call.behind() {
+                emitter.builder.before(after, function);
+                self.tell(call, lock, emitter);
+            }
         }
     }
 

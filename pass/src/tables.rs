@@ -262,6 +262,7 @@ mod tests {
                 offset_of!(Abi, path),
                 offset_of!(Abi, tail_path),
                 offset_of!(Abi, tail_callee),
+                offset_of!(Abi, allocation),
             ];
             let layout = module.layout(crate::emit::tls_type(module));
             assert_eq!(layout, [&expected[..], &[size_of::<Abi>()]].concat());

@@ -7,7 +7,7 @@
 
 /* bf_abi::Tls. */
 struct bf_tls {
-    uint64_t cursor, limit, reserved[5], slots, path, tail_path, tail_callee;
+    uint64_t cursor, limit, reserved[5], slots, path, tail_path, tail_callee, allocation;
 };
 __thread struct bf_tls bf_tls __attribute__((tls_model("initial-exec"), visibility("default")));
 

@@ -44,7 +44,7 @@ impl Cursor {
 
     fn field(&self, index: usize) -> &AtomicU64 {
         // SAFETY:
-        // - `Tls` is eleven consecutive u64, and `index` is below 11 in every use below
+        // - `Tls` is twelve consecutive u64, and `index` is below 12 in every use below
         // - valid for as long as the thread is registered, see `Send` above
         unsafe { AtomicU64::from_ptr(self.0.as_ptr().cast::<u64>().add(index)) }
     }

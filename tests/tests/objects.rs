@@ -105,6 +105,118 @@ fn what_a_library_allocates_belongs_to_who_asked_for_it() {
     }
 }
 
+/// As a profile has them: where blocks were allocated, and how many.
+fn allocated(sandbox: &Sandbox) -> Vec<(String, u64)> {
+    let blocks = by_object(sandbox).into_iter().filter(|row| row["kind"] == "heap");
+    let mut blocks: Vec<_> =
+        blocks.map(|row| (row["name"].as_str().unwrap().to_owned(), row["blocks"].as_u64().unwrap())).collect();
+    blocks.sort_unstable();
+    blocks
+}
+
+/// Those of these lines, each of a function.
+fn at_lines(file: &str, program: &str, expected: &[(&str, &str, u64)]) -> Vec<(String, u64)> {
+    let at = |&(function, comment, blocks): &(&str, &str, u64)| {
+        (format!("{function} ({file}:{})", line(program, comment)), blocks)
+    };
+    let mut all: Vec<_> = expected.iter().map(at).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn what_a_function_allocates_as_it_is_told_belongs_to_its_caller() {
+    let program = "#include <stdlib.h>\n\
+                   void *pool_alloc(long, size_t), *fetch(size_t);\n\
+                   static volatile size_t three = 3;\n\
+                   typedef struct node { struct node *next; } node;\n\
+                   static void *get(size_t n) {\nvoid *p = malloc(n);\nif (!p) abort();\nreturn p;\n}\n\
+                   static void *get_more(size_t n, size_t m) { return get(n * m + 16); }\n\
+                   static node *push(node *last) {\nnode *new = get(sizeof *new); /* node */\nnew->next = last;\nreturn new;\n}\n\
+                   static void *(*volatile hook)(size_t) = get;\n\
+                   static void *hook_alloc(size_t n) { return hook(n); }\n\
+                   static char *line(void) { return malloc(80); /* line */ }\n\
+                   int main(void) {\nnode *last = NULL;\nfor (int i = 0; i < 5; i++) last = push(last);\n\
+                   char *a = get(100), *b = get(200); /* two */\n\
+                   char *c = get_more(three, 4); /* more */\n\
+                   char *d = pool_alloc(1, 500); /* pool */\n\
+                   char *e = line(), *f = fetch(70);\n\
+                   char *g = hook_alloc(30 * three); /* hook */\n\
+                   *a = *b = *c = *d = *e = *f = *g = 1;\nreturn last->next == NULL;\n}\n";
+    let pool = "#include <stdlib.h>\nvoid *pool_alloc(long pool, size_t size) {\nreturn pool ? malloc(size) : NULL;\n}\n\
+                static void *take(size_t size) { return malloc(size); }\n\
+                void *fetch(size_t size) { return take(size); }\n";
+    let expected = [
+        ("push", "node", 5),
+        ("main", "two", 2),
+        ("main", "more", 1),
+        ("main", "pool", 1),
+        ("main", "hook", 1),
+        ("line", "line", 1),
+    ];
+    for optimised in ["-O0", "-O1"] {
+        let sandbox = Sandbox::new();
+        sandbox.write("pool.c", pool);
+        sandbox.write("get.c", program);
+        sandbox.bf_clang(["get.c", "pool.c", "-g", "-fno-inline", "-bf-data-structs", optimised, "-o", "program"]);
+        let _ = succeed(&mut sandbox.program("program"));
+        let mut found = allocated(&sandbox);
+        found.retain(|(name, blocks)| (name.as_str(), *blocks) != ("fetch (pool.c:6)", 1));
+        assert_eq!(found, at_lines("get.c", program, &expected), "{optimised}");
+    }
+}
+
+#[test]
+fn what_a_library_allocates_out_of_line_belongs_to_who_asked_for_it() {
+    let program = "#include <cstdio>\n#include <map>\n#include <stdexcept>\n#include <vector>\n\
+                   #define OWN __attribute__((noinline))\n\
+                   OWN static std::vector<long> grown() {\nstd::vector<long> all;\n\
+                   for (long i = 0; i < 8; i++) all.push_back(i); /* grown */\nreturn all;\n}\n\
+                   OWN static void fill(std::map<long, long> &all) {\n\
+                   for (long i = 0; i < 30; i++) all[i % 10] += i; /* filled */\n}\n\
+                   int main() {\nstd::map<long, long> all;\nlong sum = 0;\n\
+                   try {\nfill(all);\nauto some = grown();\nsome.reserve(100); /* reserved */\n\
+                   sum = some[7] + all.at(3) + all.at(11);\n} catch (const std::out_of_range &) {\nsum = 1;\n}\n\
+                   std::vector<long> copy(all.size(), sum); /* copy */\nreturn copy[9] != 1;\n}\n";
+    let expected =
+        [("grown()", "grown", 4), ("fill(std::map<…>&)", "filled", 10), ("main", "reserved", 1), ("main", "copy", 1)];
+    for optimised in ["-O0", "-O2"] {
+        let mut found = allocated(&recorded("grown.cpp", program, &[optimised]));
+        found.iter_mut().for_each(|(name, _)| {
+            if name.starts_with("fill(") {
+                *name = format!("fill(std::map<…>&){}", &name[name.rfind(" (").unwrap()..]);
+            }
+        });
+        assert_eq!(found, at_lines("grown.cpp", program, &expected), "{optimised}");
+    }
+}
+
+#[test]
+fn a_vector_of_rust_is_a_block_of_the_function_that_fills_it() {
+    let program = "use std::collections::HashMap;\n\
+                   #[inline(never)]\nfn squares(n: u64) -> Vec<u64> {\nlet mut all = Vec::new();\n\
+                   for i in 0..n {\nall.push(i * i); /* squares */\n}\nall\n}\n\
+                   #[inline(never)]\nfn index(n: u64) -> HashMap<u64, u64> {\nlet mut all = HashMap::new();\n\
+                   for i in 0..n {\nall.insert(i, n); /* index */\n}\nall\n}\n\
+                   fn main() {\nlet (squares, index) = (squares(1000), index(500));\n\
+                   let some: Vec<u64> = squares.iter().filter(|n| index.contains_key(n)).copied().collect(); /* some */\n\
+                   assert_eq!(some.len(), 23);\n}\n";
+    let sandbox = Sandbox::new();
+    sandbox.write("vectors.rs", program);
+    let mut compiler = sandbox.command(bf_tests::program("bf-rustc"));
+    sandbox.compile(&mut compiler, ["-O", "-g", "-bf-data-structs", "vectors.rs", "-o", "program"]);
+    let _ = succeed(&mut sandbox.program("program"));
+    let found = allocated(&sandbox);
+    for (function, comment, blocks) in
+        [("vectors::squares", "squares", 9), ("vectors::index", "index", 9), ("vectors::main", "some", 4)]
+    {
+        let name = format!("{function} (vectors.rs:{})", line(program, comment));
+        assert!(found.contains(&(name.clone(), blocks)), "{name}: {found:?}");
+    }
+    let others = |(name, _): &&(String, u64)| !name.contains("(vectors.rs:");
+    assert_eq!(found.iter().find(others), None, "all are of the program");
+}
+
 #[test]
 fn a_fortran_array_is_a_block() {
     // What the compiler allocates itself, and what it leaves to its library: each with a size of its own.

@@ -409,6 +409,12 @@ impl Value {
         Some(unsafe { bf_shim_after(self.0) }).filter(|next| !next.is_null()).map(Self)
     }
 
+    /// The same, with a block made for it if need be; `None` behind calls that must be the last of their function.
+    pub(crate) fn behind(self) -> Option<Self> {
+        // SAFETY: as said above the impl; asked of calls only.
+        Some(unsafe { bf_shim_behind(self.0) }).filter(|next| !next.is_null()).map(Self)
+    }
+
     pub(crate) fn argument_count(self) -> u32 {
         // SAFETY: as said above the impl; asked of calls only.
         unsafe { LLVMGetNumArgOperands(self.0) }

@@ -1,0 +1,246 @@
+//! Functions that allocate for whoever calls them: those of a standard library, and those like `xmalloc` that give back memory of
+//! a size that they are told. Their blocks are those of a place in the program, where it calls them: while such a call lasts,
+//! [`Tls::allocation`] has the header of a segment there, and what they allocate is recorded by that one.
+
+use core::mem::offset_of;
+use std::collections::HashSet;
+
+use bf_abi::Tls;
+
+use crate::allocation::{self, Bytes, Place};
+use crate::emit::Emitter;
+use crate::llvm::{Block, Instruction, Module, Value, demangle};
+use crate::segment::Segment;
+use crate::tables::Tables;
+
+/// What comes from where is looked for among so many values.
+const VALUES: usize = 64;
+
+/// Those of one module.
+pub(crate) struct Callers {
+    /// Functions that allocate for their callers.
+    functions: HashSet<Value>,
+}
+
+/// A call of one of them, and the segment that it has.
+pub(crate) struct Call {
+    call: Value,
+    description: Value,
+    /// Whether the function that calls may have one of its own caller, which comes first.
+    passes_on: bool,
+}
+
+impl Callers {
+    /// Finds them.
+    pub(crate) fn new(module: Module) -> Self {
+        let mut functions = HashSet::new();
+        let mut rest: Vec<_> =
+            module.functions().filter(|each| !each.is_declaration()).map(|each| (each, calls(each))).collect();
+        loop {
+            let before = rest.len();
+            rest.retain(|(function, calls)| {
+                let allocates = |call: &Value| allocation::of(*call).is_some_and(|found| found.gives.is_some());
+                let found = match is_of_a_library(&function.name()) {
+                    true => calls.iter().any(|call| allocates(call) || lends(*call, &functions)),
+                    false => gives_what_it_is_told(*function, &functions),
+                };
+                if found {
+                    functions.insert(*function);
+                }
+                !found
+            });
+            if rest.len() == before {
+                return Self { functions };
+            }
+        }
+    }
+
+    /// Whether what a function allocates is its caller's.
+    pub(crate) fn have(&self, function: Value) -> bool {
+        self.functions.contains(&function)
+    }
+
+    /// The calls that a function of the program lends a place to, before it is changed.
+    pub(crate) fn plan(&self, function: Value, tables: &mut Tables) -> Vec<Call> {
+        if is_of_a_library(&function.name()) {
+            return Vec::new();
+        }
+        let returns = |call: &Value| call.after().is_none_or(|after| after.opcode() != "unreachable");
+        let lent = calls(function).into_iter().filter(|&call| lends(call, &self.functions)).filter(returns);
+        let described = |call| {
+            let segment = Segment::of_kind(bf_abi::Segment::ALLOCATION, call);
+            let segment = Segment { words: bf_abi::Segment::ALLOCATION_WORDS, ..segment };
+            Call { call, description: tables.segment(function, &segment), passes_on: self.have(function) }
+        };
+        lent.map(described).collect()
+    }
+}
+
+/// Writes them into the function that they are of.
+pub(crate) fn write(function: Value, calls: &[Call], emitter: &Emitter) {
+    let field = || emitter.field(offset_of!(Tls, allocation));
+    for each in calls {
+        let Some(after) = each.call.behind() else { continue };
+        emitter.builder.before(each.call, function);
+        let before = emitter.allocation();
+        let own = emitter.header(each.description, bf_abi::Segment::ALLOCATION_WORDS);
+        let lent = if each.passes_on { emitter.first_of(before, own) } else { own };
+        emitter.builder.store(lent, field());
+        emitter.builder.before(after, function);
+        emitter.builder.store(before, field());
+    }
+}
+
+/// What a function calls by name.
+fn calls(function: Value) -> Vec<Value> {
+    let all = function.blocks().flat_map(Block::instructions).filter(|each| each.instruction() == Instruction::Call);
+    all.filter(|call| call.callee().as_function().is_some_and(|callee| callee.intrinsic_name().is_none())).collect()
+}
+
+/// Whether a call is of a function that allocates for its callers: one of these, or one that another module seems to have.
+fn lends(call: Value, functions: &HashSet<Value>) -> bool {
+    let Some(callee) = call.callee().as_function().filter(|_| allocation::of(call).is_none()) else { return false };
+    functions.contains(&callee) || is_elsewhere(call, callee)
+}
+
+/// Whether the function that is called seems to be one that another module has.
+fn is_elsewhere(call: Value, callee: Value) -> bool {
+    const OF_RUST: [&str; 4] = ["alloc::", "hashbrown::", "std::collections::", "core::iter::"];
+    let name = callee.name();
+    callee.is_declaration()
+        && match rusts(&name) {
+            Some(path) => OF_RUST.iter().any(|root| path.starts_with(root)),
+            None => call.ty().is_pointer() && says_so(&name),
+        }
+}
+
+/// Whether a function has the name of one that allocates.
+fn says_so(name: &str) -> bool {
+    name.to_ascii_lowercase().contains("alloc")
+}
+
+/// Whether a function of this name belongs to a standard library.
+fn is_of_a_library(name: &str) -> bool {
+    if let Some(path) = rusts(name) {
+        return ["alloc::", "core::", "std::", "hashbrown::"].iter().any(|root| path.starts_with(root));
+    }
+    let Some(rest) = name.strip_prefix("_Z") else { return false };
+    let rest = rest.strip_prefix('N').map_or(rest, |nested| nested.trim_start_matches(['K', 'V', 'r']));
+    ["St", "Sa", "Ss", "9__gnu_cxx"].iter().any(|root| rest.starts_with(root))
+}
+
+/// The path that a function of Rust is at, from the first crate's name on.
+fn rusts(name: &str) -> Option<String> {
+    let path = if name.starts_with("_R") { demangle(name) } else { legacy(name)? };
+    Some(path.trim_start_matches('<').to_owned())
+}
+
+/// The path within a name as rustc made them up to 2025: the parts of one of C++, the last of which is a hash.
+fn legacy(name: &str) -> Option<String> {
+    const HASH: usize = 17;
+    let mut rest = name.strip_prefix("_ZN")?.strip_suffix('E')?;
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (length, after) = rest.split_at(digits);
+        let (part, after) = after.split_at_checked(length.parse().ok()?)?;
+        parts.push(part);
+        rest = after;
+    }
+    let hash = parts.pop().filter(|hash| hash.len() == HASH)?.strip_prefix('h')?;
+    let path = parts.join("::").replace("$LT$", "<").replace("..", "::");
+    hash.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| path.trim_start_matches('_').to_owned())
+}
+
+/// Whether a function gives back memory that it allocated, as much as it was told.
+fn gives_what_it_is_told(function: Value, known: &HashSet<Value>) -> bool {
+    let says_so = says_so(&function.name());
+    let is_one = |call: Value| match call.callee().as_function() {
+        Some(callee) => known.contains(&callee) || says_so && is_elsewhere(call, callee),
+        None => says_so && !call.callee().is_inline_asm(),
+    };
+    let told = |value: Value| sources(value).into_iter().any(Value::is_argument);
+    let allocates = |call: Value| match allocation::of(call).map(|found| found.gives) {
+        Some(Some((Place::Value(_), Bytes::Argument(bytes)))) => told(bytes),
+        Some(Some((Place::Value(_), Bytes::Product(count, unit)))) => told(count) || told(unit),
+        Some(_) => false,
+        None => {
+            let mut arguments = (0..call.argument_count()).map(|at| call.operand(at));
+            is_one(call) && arguments.any(|each| each.ty().int_bits() > 1 && told(each))
+        }
+    };
+    let instructions = function.blocks().flat_map(Block::instructions);
+    let returns = instructions.filter(|each| each.opcode() == "ret" && each.operand_count() == 1);
+    let given = returns.map(|ret| ret.operand(0)).filter(|value| value.ty().is_pointer());
+    let mut from = given.flat_map(sources).filter_map(Value::as_instruction);
+    from.any(|source| source.instruction() == Instruction::Call && allocates(source))
+}
+
+/// The arguments, calls and loads that a value may come from, as far as that is seen at once.
+fn sources(value: Value) -> Vec<Value> {
+    let (mut seen, mut found) = (vec![value], Vec::new());
+    let mut at = 0;
+    while let Some(&value) = seen.get(at).filter(|_| at < VALUES) {
+        at += 1;
+        let Some(instruction) = value.as_instruction() else {
+            found.push(value);
+            continue;
+        };
+        let operands = || (0..instruction.operand_count()).map(|index| instruction.operand(index));
+        let stored = |variable: Value| {
+            variable.users().filter(move |user| user.opcode() == "store" && user.operand(1) == variable)
+        };
+        let from: Vec<_> = match instruction.instruction() {
+            Instruction::Call
+                if instruction.callee().as_function().is_none_or(|callee| callee.intrinsic_name().is_none()) =>
+            {
+                found.push(value);
+                Vec::new()
+            }
+            Instruction::Load
+                if operands().all(|from| {
+                    from.as_instruction().is_some_and(|from| from.instruction() == Instruction::Alloca)
+                }) =>
+            {
+                operands().flat_map(stored).map(|store| store.operand(0)).collect()
+            }
+            Instruction::Call | Instruction::Other => operands().collect(),
+            _ => Vec::new(),
+        };
+        for value in from {
+            if !value.is_constant() && !seen.contains(&value) {
+                seen.push(value);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_standard_libraries_are_told_by_their_names() {
+        let library = [
+            "_ZNSt6vectorIiSaIiEE17_M_realloc_insertIJRKiEEEvN9__gnu_cxx17__normal_iteratorIPiS1_EEDpOT_",
+            "_ZNKSt3mapIiiE4findERKi",
+            "_ZSt4sortIPiEvT_S1_",
+            "_ZN9__gnu_cxx13new_allocatorIiE8allocateEmPKv",
+            "_ZN5alloc7raw_vec20RawVecInner$LT$A$GT$11finish_grow17h0123456789abcdefE",
+            "_RNvMs4_NtCshFcgTpEKiAq_5alloc7raw_vecNtB5_11RawVecInner11finish_grow",
+            "_ZN63_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE",
+        ];
+        library.iter().for_each(|name| assert!(is_of_a_library(name), "{name}"));
+        let others = [
+            "main",
+            "xmalloc",
+            "_ZN4core4Grid6resizeEm",
+            "_ZN5alloc4poolEm",
+            "_Z5applyISt6vectorIiSaIiEEEvT_",
+            "_ZN3app4main17h0123456789abcdefE",
+            "_ZN52_$LT$app..Particle$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE",
+        ];
+        others.iter().for_each(|name| assert!(!is_of_a_library(name), "{name}"));
+    }
+}
