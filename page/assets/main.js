@@ -68,13 +68,24 @@ function headline(profile) {
     levels.map((level) => tile(percent(level.global_miss_ratio), [`of references miss ${level.name} (`, bytes(level.size_bytes), ')'])));
 }
 
+/** The last parts of each path that no other one ends in; one that is given again has a number. */
+function ends(paths) {
+  const end = (path, parts) => path.split('/').slice(-parts).join('/');
+  return paths.map((path, at) => {
+    const again = paths.slice(0, at).filter((other) => other === path).length;
+    let parts = 1;
+    while (paths.some((other) => other !== path && end(other, parts) === end(path, parts)) && end(path, parts) !== path) parts += 1;
+    return end(path, parts) + (again > 0 ? ` (${again + 1})` : '');
+  });
+}
+
 /** Labels that tell profiles apart: the program's name, and the file's where programs are the same. */
 function label(profiles) {
-  const base = (path) => path.split('/').at(-1);
-  const programs = profiles.map((profile) => base(profile.report.processes[0]?.executable || profile.paths[0]));
+  const programs = profiles.map((profile) => (profile.report.processes[0]?.executable || profile.paths[0]).split('/').at(-1));
+  const files = ends(profiles.map((profile) => profile.paths[0]));
   const same = new Set(programs).size < programs.length;
   profiles.forEach((profile, at) => {
-    profile.short = same && profiles.length > 1 ? base(profile.paths[0]) : programs[at];
+    profile.short = same ? files[at] : programs[at];
     profile.label = profiles.length > 1 ? `${programs[at]} (${profile.paths.join(', ')})` : programs[at];
   });
 }

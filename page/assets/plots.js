@@ -33,10 +33,23 @@ function capacityAxis(domain, room) {
   return { type: 'log', base: 2, domain, ticks, tickFormat: bytes, label: 'cache size (bytes)', labelArrow: 'none', labelAnchor: 'center' };
 }
 
+/** The text; where it is wider than there is room for (pixels), without its middle. */
+function fitted(text, room) {
+  const pen = el('canvas').getContext('2d');
+  pen.font = `12px ${FONT}`;
+  const letters = [...text];
+  let shown = text;
+  for (let kept = letters.length - 1; kept > 1 && pen.measureText(shown).width > room; kept -= 1) {
+    shown = `${letters.slice(0, Math.ceil(kept / 2)).join('')}…${letters.slice(-Math.floor(kept / 2)).join('')}`;
+  }
+  return shown;
+}
+
 /** Lays out legend entries in rows; each gets `x` and `y`. The result is the height used. */
 function layLegend(entries, width, left) {
   let [x, y] = [left, 14];
   for (const entry of entries) {
+    entry.label = fitted(entry.label, width - left - 26);
     const wide = 26 + entry.label.length * 6.6 + 14;
     if (x > left && x + wide > width) [x, y] = [left, y + 18];
     Object.assign(entry, { x, y });

@@ -132,14 +132,14 @@ function kindsFigure(answers) {
       const names = [...KINDS, 'not told apart'].filter((kind) => all.some(({ parts }) => parts.some(([part, count]) => part === kind && count > 0)));
       const colour = (kind) => (kind === 'not told apart' ? colours.rule : colours.kinds[KINDS.indexOf(kind)]);
       const entries = names.map((label) => ({ label, colour: colour(label), box: true }));
-      const marginLeft = 24 + 7 * Math.max(...all.map(({ label }) => label.length));
+      const marginLeft = Math.min(24 + 7 * Math.max(...all.map(({ label }) => label.length)), 0.4 * width);
       const top = layLegend(entries, width, marginLeft);
       const parts = all.flatMap(({ label, level, parts }) => parts.filter(([, count]) => count > 0)
         .map(([kind, count]) => ({ label, kind, share: count / level.misses, count })));
       const svg = Plot.plot({
         ...base(colours, width, top + 30 * all.length + 46), marginTop: top, marginLeft, marginRight: 110, marginBottom: 40,
         x: { domain: [0, 100], label: "share of the level's misses (%)", labelAnchor: 'center', labelArrow: 'none', ticks: 5 },
-        y: { domain: all.map(({ label }) => label), label: null, tickSize: 0, padding: 0.35 },
+        y: { domain: all.map(({ label }) => label), label: null, tickSize: 0, tickFormat: (label) => fitted(label, marginLeft - 16), padding: 0.35 },
         color: { domain: names, range: names.map(colour) },
         marks: [
           Plot.barX(parts, Plot.stackX({ x: (d) => d.share * 100, y: 'label', fill: 'kind', order: names })),

@@ -203,6 +203,31 @@ fn profiles_stand_side_by_side() {
 }
 
 #[test]
+fn files_of_the_same_name_are_told_apart() {
+    let sandbox = run(&["2", "40"]);
+    let long = format!("{}.bfp", "before-".repeat(8));
+    for (number, folder) in ["a", "b $x"].iter().enumerate() {
+        std::fs::create_dir(sandbox.file(folder)).unwrap();
+        std::fs::rename(sandbox.file(&format!("{number}.bfp")), sandbox.file(folder).join(&long)).unwrap();
+    }
+    let [a, b] = ["a", "b $x"].map(|folder| format!("{folder}/{long}"));
+    let page = report(&sandbox, &["--each", &a, &b, &b, "--cache", "L1=32K:8"]);
+    let mut browser = Browser::start();
+    browser.window(375, 800);
+    browser.open_file(&page);
+    let names = browser.evaluate("[...document.querySelectorAll('h1 bdi')].map((name) => name.textContent)");
+    assert_eq!(names, json!([a, b, format!("{b} (2)")]));
+    let curves = "[...document.querySelectorAll('#curves [aria-label=\"line\"] path')].map((path) => path.getAttribute('d').split(/[LC]/).length)";
+    let points: Vec<u64> = serde_json::from_value(browser.evaluate(curves)).unwrap();
+    assert!(points.len() == 3 && points.iter().all(|&other| other == points[0]), "{points:?}");
+    let bars = "new Set([...document.querySelectorAll('#whatif [aria-label=\"bar\"] rect')].map((bar) => bar.getAttribute('y'))).size";
+    assert_eq!(browser.evaluate(bars), 3);
+    let command = browser.evaluate("document.getElementById('command').textContent");
+    assert_eq!(command, format!("bf query --each {a} '{b}' '{b}' --cache L1=32K:8:private"));
+    quiet(&browser, &[file_address(&page)]);
+}
+
+#[test]
 fn it_can_be_read_in_the_dark_and_on_a_narrow_screen_and_used_by_keyboard() {
     let sandbox = run(&["2"]);
     let page = report(&sandbox, &["0.bfp", "--cache", "L1=32K:8"]);
