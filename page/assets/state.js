@@ -60,9 +60,9 @@ const tags = () => (state.tag === '' ? [] : [state.tag]);
 const askQuery = (profile, more) =>
   state.engine.ask({ ask: 'query', profile: profile.number, caches: state.levels.map(spec), tags: tags(), ...more });
 
-/** The nearest size to `bytes` that the level can have with its ways and line. */
+/** The nearest size to `bytes` that the level can have with its ways and line, by itself a profile's only one or 64. */
 function possible(level, wanted) {
-  const line = level.line ?? 64;
+  const line = level.line ?? Math.max(...state.profiles.map(({ line_sizes: lines }) => (lines.length === 1 ? lines[0] : 64)));
   const unit = level.ways === 'full' ? line : line * Number(level.ways);
   return Math.max(1, Math.round(wanted / unit)) * unit;
 }

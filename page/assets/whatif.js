@@ -21,8 +21,12 @@ function levelControls(level, at) {
     show();
     changed();
   };
-  // What a level cannot have with its ways is rounded; what was aimed at is kept for the next number of ways.
-  sizeSlider.addEventListener('input', () => put({ aim: SIZES[sizeSlider.value], size: possible(level, SIZES[sizeSlider.value]) }));
+  // What a level cannot have with its ways and line is rounded; what was aimed at is kept for the next change of them.
+  const fit = (change) => {
+    const wanted = { ...level, aim: level.aim ?? level.size, ...change };
+    put({ ...wanted, size: possible(wanted, wanted.aim) });
+  };
+  sizeSlider.addEventListener('input', () => fit({ aim: SIZES[sizeSlider.value] }));
   sizeText.addEventListener('change', () => {
     const value = parseSize(sizeText.value);
     if (Number.isNaN(value)) {
@@ -32,14 +36,12 @@ function levelControls(level, at) {
     sizeSlider.value = nearest(SIZES, value);
     put({ aim: value, size: value });
   });
-  waysSlider.addEventListener('input', () => {
-    const wanted = { ...level, aim: level.aim ?? level.size, ways: ways[waysSlider.value] };
-    put({ ...wanted, size: possible(wanted, wanted.aim) });
-  });
+  waysSlider.addEventListener('input', () => fit({ ways: ways[waysSlider.value] }));
   show();
-  const sizes = [...new Set(state.profiles.flatMap((profile) => profile.line_sizes))].sort((a, b) => a - b);
+  // A machine's line size need not be one that the profiles have.
+  const sizes = [...new Set([...state.profiles.flatMap((profile) => profile.line_sizes), ...(level.line ? [level.line] : [])])].sort((a, b) => a - b);
   const lines = sizes.length > 1
-    ? select('Line', [['', 'usual'], ...sizes.map((line) => [String(line), `${line} B`])], String(level.line ?? ''), (line) => put({ line: line === '' ? null : Number(line) }))
+    ? select('Line', [['', 'usual'], ...sizes.map((line) => [String(line), `${line} B`])], String(level.line ?? ''), (line) => fit({ line: line === '' ? null : Number(line) }))
     : null;
   const hashed = el('input', { type: 'checkbox', checked: level.hashed, change: () => put({ hashed: hashed.checked }) });
   const remove = el('button', { type: 'button', class: 'quiet', disabled: state.levels.length === 1, 'aria-label': `Remove ${level.name}`, click: () => {

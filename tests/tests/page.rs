@@ -228,6 +228,29 @@ fn files_of_the_same_name_are_told_apart() {
 }
 
 #[test]
+fn lines_may_be_of_another_size_than_the_machines() {
+    let sandbox = run(&[]);
+    let mut program = sandbox.program("phases");
+    let _ = succeed(program.arg("2").env("BF_PROFILE", sandbox.file("0.bfp")).env("BF_LINE_SIZE", "128"));
+    let mut browser = Browser::start();
+    browser.open_file(&report(&sandbox, &["0.bfp", "--cache", "L1=32K:8"]));
+    // To six ways: what they can have of 32 K is in whole sets of 128-byte lines.
+    browser.evaluate("document.querySelector('[data-level=\"L1\"] [data-control=\"ways\"]').focus()");
+    browser.press("ArrowLeft");
+    assert_eq!(agree(&sandbox, &mut browser, 0), ["L1=32.25K:6:private"]);
+
+    browser.open_file(&report(&sandbox, &["0.bfp", "--machine", "skylake-sp"]));
+    let refusal = browser.evaluate("document.querySelector('#result .refusal').textContent");
+    assert!(refusal.as_str().unwrap().contains("line size 64 is not in the profile, which holds 128"), "{refusal}");
+    browser.evaluate(
+        "[...document.querySelectorAll('#levels select')].filter((select) => [...select.options].some((option) => option.value === '128'))
+            .forEach((select) => { select.value = '128'; select.dispatchEvent(new Event('change')); })",
+    );
+    let caches = agree(&sandbox, &mut browser, 0);
+    assert!(caches.len() == 3 && caches[0] == "L1=32K:8:128:private", "{caches:?}");
+}
+
+#[test]
 fn it_can_be_read_in_the_dark_and_on_a_narrow_screen_and_used_by_keyboard() {
     let sandbox = run(&["2"]);
     let page = report(&sandbox, &["0.bfp", "--cache", "L1=32K:8"]);
