@@ -48,11 +48,11 @@ function size(value) {
   return String(value);
 }
 
-/** Bytes of `48K`, `1.5M` or `300`; NaN for anything else. */
+/** Bytes of `48K`, `1.5M` or `300`, as the command reads them; NaN for anything else. */
 function parseSize(text) {
-  const match = /^\s*(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?\s*$/i.exec(text);
+  const match = /^\s*(\d+(?:\.\d*)?)\s*(?:([kmgt])i?)?b?\s*$/i.exec(text);
   if (!match) return NaN;
-  const value = Number(match[1]) * { '': 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30 }[match[2].toLowerCase()];
+  const value = Number(match[1]) * { '': 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 }[(match[2] ?? '').toLowerCase()];
   return Number.isInteger(value) && value > 0 ? value : NaN;
 }
 
@@ -108,9 +108,18 @@ function settled(action, quiet) {
 
 /** A labelled select; `choices` are [value, text] pairs. */
 function select(label, choices, value, change) {
-  const options = choices.map(([key, text]) => el('option', { value: key, selected: key === value }, text));
-  const control = el('select', { change: () => change(control.value) }, options);
-  return el('label', { class: 'control' }, el('span', null, label), control);
+  const control = el('select', { change: () => change(control.value) });
+  const labelled = el('label', { class: 'control' }, el('span', null, label), control);
+  offer(labelled, choices, value);
+  return labelled;
+}
+
+/** Gives a labelled select its choices. One that has them already may be open: it is left as it is. */
+function offer(labelled, choices, value) {
+  const control = labelled.querySelector('select');
+  const same = control.length === choices.length && choices.every(([key, text], at) => control[at].value === key && control[at].textContent === text);
+  if (!same) control.replaceChildren(...choices.map(([key, text]) => el('option', { value: key }, text)));
+  if (control.value !== value) control.value = value;
 }
 
 /** A group of buttons of which one is chosen; `choices` are [value, text] pairs. */

@@ -28,7 +28,10 @@ function places() {
   const chosen = { by: 'function', sort: '', all: false, file: '', line: 0, whole: false };
   const rows = el('div');
   const source = el('div', { id: 'source' });
-  const sorts = el('span');
+  const sorts = select('Sorted by', [], '', (sort) => {
+    chosen.sort = sort;
+    breakdown();
+  });
   const profile = () => state.profiles[state.current];
   const question = () => ({ profile: profile().number, caches: state.levels.map(spec), tags: tags() });
   const showSource = (file, line) => {
@@ -40,14 +43,13 @@ function places() {
   const refuse = (target, refusal) => target.replaceChildren(el('p', { class: 'refusal' }, refusal.message));
 
   const breakdown = () => {
-    const sortable = state.levels.flatMap((level) => Object.keys(FIGURE_WORDS).map((figure) => [`${level.name}.${figure}`, `${level.name} ${FIGURE_WORDS[figure]}`]));
-    if (!sortable.some(([key]) => key === chosen.sort)) chosen.sort = `${state.levels.at(-1).name}.misses`;
-    sorts.replaceChildren(select('Sorted by', sortable, chosen.sort, (sort) => {
-      chosen.sort = sort;
-      breakdown();
-    }));
     let answer;
     try {
+      // What a level's answer has no figure of, its rows have none of.
+      const sortable = askQuery(profile()).levels.flatMap((level) => Object.entries(FIGURE_WORDS).filter(([figure]) => level[figure] !== null)
+        .map(([figure, words]) => [`${level.name}.${figure}`, `${level.name} ${words}`]));
+      if (!sortable.some(([key]) => key === chosen.sort)) chosen.sort = `${state.levels.at(-1).name}.misses`;
+      offer(sorts, sortable, chosen.sort);
       answer = state.engine.ask({ ask: 'by', ...question(), by: chosen.by, sort: chosen.sort, top: chosen.all ? 1_000_000 : FEW });
     } catch (refusal) {
       refuse(rows, refusal);

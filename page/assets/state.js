@@ -14,7 +14,7 @@ const state = {
   /** Profiles: what the page knows of each, with the engine's `number`, a `label` and a `short` one. */
   profiles: [],
   /** Levels asked about, nearest first: name, size (bytes), ways (text), line (bytes or null), scope, hashed, exclusive, and
-   * once a slider was moved `aim`, the size aimed at. */
+   * once a slider was moved `aim`, the size aimed at; `typed`, what was typed as a size and is none. */
   levels: [],
   /** Where they came from, in words. */
   origin: '',
@@ -37,7 +37,7 @@ function changed() {
 
 /** A level as `--cache` takes it. */
 function spec(level) {
-  const parts = [`${level.name}=${size(level.size)}`, level.ways];
+  const parts = [`${level.name}=${level.typed ?? size(level.size)}`, level.ways];
   if (level.line) parts.push(level.line);
   parts.push(level.scope);
   if (level.hashed) parts.push('hashed');

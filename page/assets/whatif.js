@@ -9,8 +9,8 @@ function levelControls(level, at) {
   const waysSlider = el('input', { type: 'range', min: 0, max: ways.length - 1, value: ways.indexOf(level.ways), 'aria-label': `${level.name} ways`, 'data-control': 'ways' });
   const waysText = el('output', { class: 'figure' });
   const show = () => {
-    sizeText.value = size(level.size);
-    sizeText.removeAttribute('aria-invalid');
+    sizeText.value = level.typed ?? size(level.size);
+    sizeText.setAttribute('aria-invalid', String(Number.isNaN(parseSize(sizeText.value))));
     sizeSlider.setAttribute('aria-valuetext', bytes(level.size));
     waysText.textContent = level.ways === 'full' ? 'full' : `${level.ways}-way`;
     waysSlider.setAttribute('aria-valuetext', level.ways === 'full' ? 'fully associative' : `${level.ways} ways`);
@@ -23,23 +23,24 @@ function levelControls(level, at) {
   };
   // What a level cannot have with its ways and line is rounded; what was aimed at is kept for the next change of them.
   const fit = (change) => {
-    const wanted = { ...level, aim: level.aim ?? level.size, ...change };
+    const wanted = { ...level, aim: level.aim ?? level.size, typed: null, ...change };
     put({ ...wanted, size: possible(wanted, wanted.aim) });
   };
   sizeSlider.addEventListener('input', () => fit({ aim: SIZES[sizeSlider.value] }));
   sizeText.addEventListener('change', () => {
     const value = parseSize(sizeText.value);
     if (Number.isNaN(value)) {
-      sizeText.setAttribute('aria-invalid', 'true');
+      // The answer says what is wrong with it.
+      put({ typed: sizeText.value });
       return;
     }
     sizeSlider.value = nearest(SIZES, value);
-    put({ aim: value, size: value });
+    put({ aim: value, size: value, typed: null });
   });
   waysSlider.addEventListener('input', () => fit({ ways: ways[waysSlider.value] }));
   show();
   // A machine's line size need not be one that the profiles have.
-  const sizes = [...new Set([...state.profiles.flatMap((profile) => profile.line_sizes), ...(level.line ? [level.line] : [])])].sort((a, b) => a - b);
+  const sizes = [...new Set([...state.profiles.flatMap((profile) => profile.line_sizes), level.line ?? []].flat())].sort((a, b) => a - b);
   const lines = sizes.length > 1
     ? select('Line', [['', 'usual'], ...sizes.map((line) => [String(line), `${line} B`])], String(level.line ?? ''), (line) => fit({ line: line === '' ? null : Number(line) }))
     : null;
@@ -71,7 +72,7 @@ function addLevel() {
   const last = state.levels.at(-1);
   let number = state.levels.length + 1;
   while (state.levels.some((level) => level.name === `L${number}`)) number += 1;
-  const level = { ...last, name: `L${number}`, exclusive: false };
+  const level = { ...last, name: `L${number}`, exclusive: false, typed: null };
   state.levels.push({ ...level, size: possible(level, Math.min(last.size * 8, SIZES.at(-1))) });
   state.origin = '';
   showLevels();
@@ -184,6 +185,9 @@ function whatIf() {
       changed();
     }) : null;
   const answer = () => {
+    const files = state.profiles.flatMap((profile) => profile.paths.map((path) => quote(path.startsWith('-') ? `./${path}` : path)));
+    const asked = [...tags().flatMap((text) => ['--tag', quote(text)]), ...state.levels.map((level) => `--cache ${quote(spec(level))}`)];
+    command.textContent = `bf query${state.profiles.length > 1 ? ' --each' : ''} ${[...files, ...asked].join(' ')}`;
     try {
       answers = state.profiles.map((profile) => ({ profile, answer: askQuery(profile) }));
     } catch (refusal) {
@@ -199,9 +203,6 @@ function whatIf() {
     result.replaceChildren(answerTable(answers), el('ul', { class: 'notes' }, below, notes));
     kinds.hidden = false;
     kinds.refresh();
-    const files = state.profiles.map((profile) => profile.paths.join(' ')).join(' ');
-    const asked = [...tags().flatMap((text) => ['--tag', quote(text)]), ...state.levels.map((level) => `--cache ${quote(spec(level))}`)];
-    command.textContent = `bf query${state.profiles.length > 1 ? ' --each' : ''} ${files} ${asked.join(' ')}`;
   };
   state.quick.push(answer);
   return el('section', { id: 'whatif', 'aria-labelledby': 'whatif-h' },

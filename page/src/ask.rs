@@ -187,7 +187,7 @@ impl Page {
             Question::By { profile, caches, tags, by, sort, top } => {
                 let asked = query(&caches, tags)?;
                 let attribution = attribute(self.profile(profile)?, &asked).map_err(query_error)?;
-                Ok(json(&Ok(breakdown(&attribution, by, &sort, top))))
+                Ok(json(&breakdown(&attribution, by, &sort, top)))
             }
             Question::Lines { profile, caches, tags, file } => {
                 let asked = query(&caches, tags)?;
@@ -226,7 +226,11 @@ fn totals(attribution: &Attribution<'_>) -> Map<String, Value> {
     named(&attribution::totals(&attribution.answer), attribution)
 }
 
-fn breakdown(attribution: &Attribution<'_>, by: By, sort: &str, top: usize) -> Breakdown {
+fn breakdown(attribution: &Attribution<'_>, by: By, sort: &str, top: usize) -> Result<Breakdown, String> {
+    let totals = totals(attribution);
+    if !totals.contains_key(sort) {
+        return Err(format!("there is no figure `{sort}`"));
+    }
     let rows = attribution.by(by).into_iter().map(|(key, figures)| {
         let mut row = match serde_json::to_value(&key) {
             Ok(Value::Object(row)) => row,
@@ -240,5 +244,5 @@ fn breakdown(attribution: &Attribution<'_>, by: By, sort: &str, top: usize) -> B
     items.sort_by_cached_key(|row| (count(row, sort), count(row, "load_references"), count(row, "store_references")));
     let all = items.len();
     items.truncate(top);
-    Breakdown { all, totals: totals(attribution), items }
+    Ok(Breakdown { all, totals, items })
 }

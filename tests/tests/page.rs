@@ -1,6 +1,7 @@
 //! The report page in a real browser: it gives the command's figures, draws, stays within itself, and can be used without a
 //! mouse.
 
+use bf_page::Page;
 use bf_profile::{Callee, Profile};
 use bf_tests::browser::Browser;
 use bf_tests::sandbox::{Sandbox, succeed, text};
@@ -127,6 +128,11 @@ fn sliders_give_the_figures_of_the_command() {
             || refusal.as_str().unwrap().contains("29K"),
         "{refusal}"
     );
+    let command = browser.evaluate("document.getElementById('command').textContent");
+    assert!(command.as_str().unwrap().contains("--cache L1=30000:8:64:private "), "{command}");
+    browser.evaluate(&typed.replace("1.5K", "1e9"));
+    let refusal = browser.evaluate("document.querySelector('#result .refusal').textContent");
+    assert!(refusal.as_str().unwrap().starts_with("`1e9` is no size"), "{refusal}");
     browser.evaluate(&typed.replace("1.5K", "64K"));
     assert_eq!(agree(&sandbox, &mut browser, 0)[0], "L1=64K:8:64:private");
     quiet(&browser, &[file_address(&page)]);
@@ -321,6 +327,29 @@ fn slices_of_time_are_phases() {
     assert_eq!(references(&rows[1]), 131_072);
     assert_eq!(rows[2..5].iter().map(references).sum::<u64>(), 131_072);
     quiet(&browser, &[file_address(&page)]);
+}
+
+#[test]
+fn rows_are_sorted_by_figures_that_they_have() {
+    let sandbox = Sandbox::new();
+    sandbox.write("exchange.c", include_str!("../programs/exchange.c"));
+    sandbox.bf_clang(["exchange.c", "-O1", "-g", "-bf-by-func", "-pthread", "-o", "exchange"]);
+    let _ = succeed(sandbox.program("exchange").env("BF_PROFILE", sandbox.file("0.bfp")));
+    let page = report(&sandbox, &["0.bfp", "--cache", "L1=32K:8", "--cache", "L2=1M:8:shared"]);
+    let mut browser = Browser::start();
+    browser.open_file(&page);
+    browser.until("document.querySelectorAll('#places-table tbody tr').length > 0");
+    let sorts = browser.evaluate(
+        "[...[...document.querySelectorAll('#places select')].find((select) => select.value === 'L2.misses').options]
+            .map((option) => option.value).filter((figure) => figure.endsWith('writebacks'))",
+    );
+    assert_eq!(sorts, json!(["L2.writebacks"]), "those of private caches of several threads have no place");
+    let mut engine = Page::new();
+    engine.load(&std::fs::read(sandbox.file("0.bfp")).unwrap());
+    let question =
+        json!({ "ask": "by", "profile": 0, "caches": ["L1=32K:8"], "by": "line", "sort": "L1.writebacks", "top": 1 });
+    let refusal = engine.ask(question.to_string().as_bytes());
+    assert!(refusal.contains("there is no figure `L1.writebacks`"), "{refusal}");
 }
 
 /// Names that a page must show as they are.
