@@ -27,7 +27,14 @@ function rowName(row, by) {
 function places() {
   const chosen = { by: 'function', sort: '', all: false, file: '', line: 0, whole: false };
   const rows = el('div');
-  const source = el('div', { id: 'source' });
+  // Made once, as all that is chosen with: what is replaced loses the keyboard.
+  const heading = el('h3', { tabindex: '-1' });
+  const pick = select('File', [], '', (file) => {
+    Object.assign(chosen, { file, line: 0, whole: false });
+    annotated();
+  });
+  const text = el('div');
+  const source = el('div', { id: 'source' }, heading, pick, text);
   const sorts = select('Sorted by', [], '', (sort) => {
     chosen.sort = sort;
     breakdown();
@@ -38,7 +45,7 @@ function places() {
     Object.assign(chosen, { file, line, whole: false });
     annotated();
     source.scrollIntoView({ block: 'nearest' });
-    source.querySelector('h3')?.focus({ preventScroll: true });
+    heading.focus({ preventScroll: true });
   };
   const refuse = (target, refusal) => target.replaceChildren(el('p', { class: 'refusal' }, refusal.message));
 
@@ -64,35 +71,38 @@ function places() {
     ]);
     const headers = [{ function: 'function', line: 'function', loop: 'loop of function', object: 'object' }[chosen.by], 'where', 'references', ...state.levels.map((other) => [name(other.name), ' misses'])];
     const more = answer.all > answer.items.length
-      ? el('button', { type: 'button', click: () => { chosen.all = true; breakdown(); } }, `Show all ${number(answer.all)}`) : null;
+      ? el('button', { type: 'button', click: () => { chosen.all = true; breakdown(); rows.firstChild.focus({ preventScroll: true }); } }, `Show all ${number(answer.all)}`) : null;
     rows.replaceChildren(table(`Misses by ${chosen.by}`, headers.map((content) => ({ content })), body, { class: 'figures', id: 'places-table' }), more ?? '');
   };
 
   const annotated = () => {
     const files = profile().sources ?? [];
+    heading.hidden = pick.hidden = files.length === 0;
     if (files.length === 0) {
-      source.replaceChildren(el('p', null, 'No source text is in this report: none of the files that figures belong to could be read when it was written. Compile with -g, and write the report where the sources are.'));
+      text.replaceChildren(el('p', null, 'No source text is in this report: none of the files that figures belong to could be read when it was written. Compile with -g, and write the report where the sources are.'));
       return;
     }
-    const text = files.find((file) => file.path === chosen.file);
-    const pick = select('File', [...(text ? [] : [['', 'choose …']]), ...files.map((file) => [file.path, place(file.path)])], text ? chosen.file : '', (file) => showSource(file, 0));
-    if (!text) {
+    const file = files.find((other) => other.path === chosen.file);
+    heading.replaceChildren(file ? name(file.path) : 'Source');
+    offer(pick, [...(file ? [] : [['', 'choose …']]), ...files.map((other) => [other.path, place(other.path)])], file ? file.path : '');
+    if (!file) {
       const why = chosen.file === '' ? 'Choose a file, or a place in the table above.' : `The text of ${chosen.file} is not in this report.`;
-      source.replaceChildren(el('h3', { tabindex: '-1' }, 'Source'), pick, el('p', null, why));
+      text.replaceChildren(el('p', null, why));
       return;
     }
     let answer;
     try {
       answer = state.engine.ask({ ask: 'lines', ...question(), file: chosen.file });
     } catch (refusal) {
-      refuse(source, refusal);
+      refuse(text, refusal);
       return;
     }
-    const shown = sourceTable(text, answer, chosen, () => {
+    const shown = sourceTable(file, answer, chosen, () => {
       chosen.whole = true;
       annotated();
+      text.firstChild.focus({ preventScroll: true });
     });
-    source.replaceChildren(el('h3', { tabindex: '-1' }, name(text.path)), pick, shown);
+    text.replaceChildren(shown);
     const here = shown.querySelector('.here');
     if (here) shown.scrollTop = here.offsetTop - shown.clientHeight / 3;
   };

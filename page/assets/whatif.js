@@ -50,6 +50,7 @@ function levelControls(level, at) {
     state.origin = '';
     showLevels();
     changed();
+    document.getElementById('levels').children[Math.min(at, state.levels.length - 1)].querySelector('input').focus();
   } }, 'Remove');
   return el('fieldset', { class: 'level', 'data-level': level.name },
     el('legend', null, name(level.name)),

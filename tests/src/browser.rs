@@ -170,6 +170,7 @@ impl Browser {
             "Enter" => 13,
             "ArrowLeft" => 37,
             "ArrowRight" => 39,
+            "ArrowDown" => 40,
             _ => 0,
         };
         for kind in ["rawKeyDown", "keyUp"] {

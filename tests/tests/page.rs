@@ -292,6 +292,18 @@ fn it_can_be_read_in_the_dark_and_on_a_narrow_screen_and_used_by_keyboard() {
     {
         assert!(reached.iter().any(|at| at == control), "{control}: {reached:?}");
     }
+    // What is changed by keyboard keeps it.
+    browser.until("document.querySelectorAll('#places-table tbody tr').length > 0");
+    let sorts = "[...document.querySelectorAll('#places select')].find((select) => select.value === 'L1.misses')";
+    browser.evaluate(&format!("window.sorts = {sorts}; sorts.focus()"));
+    for sorted in ["L1.load_misses", "L1.store_misses"] {
+        browser.press("ArrowDown");
+        assert_eq!(browser.evaluate("document.activeElement === sorts && sorts.value"), sorted);
+    }
+    browser.evaluate("[...document.querySelectorAll('#whatif button')].find((button) => button.textContent === 'Add a level').click()");
+    browser.evaluate("document.querySelector('[aria-label=\"Remove L1\"]').click()");
+    assert_eq!(browser.evaluate("document.activeElement.getAttribute('aria-label')"), "L2 size");
+
     let nameless = "[...document.querySelectorAll('input, select, button, svg[role]')].filter((control) =>
         !(control.getAttribute('aria-label') || control.textContent.trim() || control.closest('label')?.textContent.trim())).length";
     assert_eq!(browser.evaluate(nameless), 0);
