@@ -18,9 +18,9 @@ const whose = (change) => (state.profiles.length < 2 ? null
 
 /** What a row of a breakdown is called. */
 function rowName(row, by) {
-  if (by === 'loop') return row.depth > 0 ? `${row.name} (loop, depth ${row.depth})` : `${row.name} (in no loop)`;
-  if (by === 'line' && row.merged) return `${row.name} (several lines)`;
-  return row.name;
+  if (by === 'loop') return row.depth > 0 ? `${row.short} (loop, depth ${row.depth})` : `${row.short} (in no loop)`;
+  if (by === 'line' && row.merged) return `${row.short} (several lines)`;
+  return row.short;
 }
 
 /** The section of functions, lines and loops, with the annotated source. */
@@ -64,7 +64,7 @@ function places() {
     }
     const level = state.levels.map((other) => `${other.name}.misses`);
     const body = answer.items.map((row) => [
-      name(rowName(row, chosen.by), { title: row.linkage_name }),
+      name(rowName(row, chosen.by), { title: row.short === row.name ? row.linkage_name : row.name }),
       row.file ? el('button', { type: 'button', class: 'link', title: `${row.file}:${row.line}`, click: () => showSource(row.file, row.line) }, name(place(row.file, row.line))) : '',
       number(row.load_references + row.store_references),
       ...level.map((figure) => share(row[figure], answer.totals[figure])),

@@ -4,6 +4,7 @@ use bf_postproc::{
     Cache, Query, QueryError, SpecError, Ways,
     attribution::{self, Attribution, By, Figures, attribute},
     curve::{self, CurvePoint, Knee},
+    names::shortened,
     spec::Scope,
     sweep::{Sweep, sweep},
 };
@@ -119,7 +120,7 @@ struct Breakdown {
     /// Rows there are.
     all: usize,
     totals: Map<String, Value>,
-    /// What a row is, and its figures, side by side.
+    /// What a row is, its name as tables have it (`short`), and its figures, side by side.
     items: Vec<Map<String, Value>>,
 }
 
@@ -232,10 +233,12 @@ fn breakdown(attribution: &Attribution<'_>, by: By, sort: &str, top: usize) -> R
         return Err(format!("there is no figure `{sort}`"));
     }
     let rows = attribution.by(by).into_iter().map(|(key, figures)| {
+        let short = shortened(&key.name);
         let mut row = match serde_json::to_value(&key) {
             Ok(Value::Object(row)) => row,
             _ => Map::new(),
         };
+        row.insert("short".to_owned(), short.into());
         row.extend(named(&figures, attribution));
         row
     });

@@ -16,6 +16,7 @@ pub mod error;
 pub mod explore;
 pub mod hashed;
 pub mod machine;
+pub mod names;
 pub mod paths;
 pub mod patterns;
 pub mod phases;

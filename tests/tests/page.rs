@@ -364,6 +364,23 @@ fn rows_are_sorted_by_figures_that_they_have() {
     assert!(refusal.contains("there is no figure `L1.writebacks`"), "{refusal}");
 }
 
+#[test]
+fn long_names_lose_their_arguments() {
+    let sandbox = run(&["1"]);
+    let mut profile: Profile = bf_profile::read_file(sandbox.file("0.bfp")).unwrap();
+    let places = &mut profile.processes[0].places;
+    let long = format!("touch<{}int>(int)", "int, ".repeat(1000));
+    let names: Vec<_> = places.functions.iter().map(|function| function.display as usize).collect();
+    names.into_iter().for_each(|name| places.strings[name].clone_from(&long));
+    bf_profile::write_file(sandbox.file("0.bfp"), &profile).unwrap();
+    let page = report(&sandbox, &["0.bfp", "--cache", "L1=32K:8"]);
+    let mut browser = Browser::start();
+    browser.open_file(&page);
+    browser.until("document.querySelectorAll('#places-table tbody tr').length > 0");
+    let first = browser.evaluate("(() => { const name = document.querySelector('#places-table tbody bdi'); return [name.textContent, name.title]; })()");
+    assert_eq!(first, json!(["touch<…>(…)", long]));
+}
+
 /// Names that a page must show as they are.
 const HOSTILE: [&str; 5] = [
     "</script><script>window.hacked = 1</script>",
