@@ -2,7 +2,8 @@
 
 use crate::{
     counters::probe,
-    session::{Clock, allowed_cpus, available_memory},
+    memory,
+    session::{Clock, allowed_cpus},
     sys::{
         pages::{Buffer, LARGE, Pages},
         stream::widest,
@@ -211,10 +212,13 @@ fn nodes(topology: &Topology) -> Finding {
     finding("memory nodes", State::Good, "latency, bandwidth", text, None)
 }
 
-fn memory(topology: &Topology) -> Finding {
-    let available = available_memory().unwrap_or(0) as u64;
+/// Whether there is enough memory to measure it.
+#[must_use]
+pub fn memory(topology: &Topology) -> Finding {
+    let (available, limit) = memory::available().map_or((0, None), |memory| (memory.bytes as u64, memory.limit));
     let needed = topology.last_size() * 32;
-    let text = format!("{} available", human(available));
+    let within = limit.map_or_else(String::new, |limit| format!(" within {limit}"));
+    let text = format!("{} available{within}", human(available));
     if available >= needed {
         return finding("memory", State::Good, "all", text, None);
     }
@@ -224,7 +228,7 @@ fn memory(topology: &Topology) -> Finding {
         State::Limited,
         "all",
         text,
-        Some("free memory; latencies of memory will include hits in the last cache"),
+        Some("free memory, or raise the limit; latencies of memory will include hits in the last cache"),
     )
 }
 

@@ -16,6 +16,7 @@ mod error;
 pub mod hwloc;
 pub mod latency;
 pub mod loaded;
+pub mod memory;
 pub mod numa;
 mod partner;
 pub mod placement;

@@ -2,6 +2,7 @@
 
 use crate::{
     error::Error,
+    memory,
     progress::Progress,
     stat::{self, Effort, Figure, Take},
     sys::{
@@ -16,10 +17,7 @@ use nix::{
     unistd::Pid,
 };
 use serde::Serialize;
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// How the clock and the core run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -106,7 +104,7 @@ impl Session {
         for cpu in cpus.iter().rev() {
             pin(*cpu)?;
         }
-        let memory = available_memory().map_or(1 << 30, |bytes| bytes / 4);
+        let memory = memory::available().map_or(1 << 30, |memory| memory.bytes / 4);
         let topology = Topology::here();
         let reach = topology.data_caches().map(|cache| (cache.name.clone(), cache.size_bytes as usize)).collect();
         Ok(Self {
@@ -211,7 +209,9 @@ impl Session {
             above = above.max(*reach);
         }
         let size = self.topology.last_size() as usize;
-        let far = (size * 4).max(64 << 20).min(self.memory / 4096 * 4096);
+        // Where all CPUs go there at once each has one of its own.
+        let most = self.memory * 2 / self.cpus.len().max(2);
+        let far = (size * 4).max(64 << 20).min(most / 4096 * 4096);
         places.push(("memory".to_owned(), far));
         places
     }
@@ -276,14 +276,6 @@ pub fn undisturbed<T>(work: impl FnOnce() -> T) -> Option<T> {
     let before = switches();
     let done = work();
     (switches() == before).then_some(done)
-}
-
-/// Bytes that can be had without pushing anything out.
-#[must_use]
-pub fn available_memory() -> Option<usize> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib << 10)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{
     args::{AllArguments, BackendArgument},
     counters::Counting,
-    figures::begin,
+    figures::{begin, sizes},
     progress::Bar,
 };
 use crate::{failure::Failure, output::write_file};
@@ -61,7 +61,8 @@ pub fn measure(arguments: &AllArguments) -> Result<Document, Failure> {
 }
 
 fn latency(session: &Session, document: &mut Document, arguments: &AllArguments) -> Result<(), Failure> {
-    document.latency = latency::curve(session, &session.sizes(arguments.max_size), session.pages)?;
+    let sizes = sizes(session, arguments.max_size, document);
+    document.latency = latency::curve(session, &sizes, session.pages)?;
     document.steps = steps(&session.topology, &document.latency);
     Ok(())
 }

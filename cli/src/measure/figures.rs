@@ -11,6 +11,7 @@ use super::{
 use crate::{args::Format, failure::Failure, input, output::print};
 use bf_machine::{
     Session, Topology, bandwidth, c2c, coherence,
+    doctor::{self, State},
     document::Document,
     hwloc, latency, loaded, numa,
     placement::{self, moves},
@@ -99,8 +100,21 @@ pub fn begin(measuring: &Measuring) -> Result<(Session, Document), Failure> {
     session.pages = measuring.pages.into();
     session.effort = Effort { rounds: measuring.rounds.into(), ..Effort::default() };
     session.progress = Bar::new(MEASURING).progress();
-    let document = Document::new(&session.topology, Some(&session));
+    let mut document = Document::new(&session.topology, Some(&session));
+    let memory = doctor::memory(&session.topology);
+    if memory.state != State::Good {
+        document.notes.push(format!("memory: {}", memory.finding));
+    }
     Ok((session, document))
+}
+
+/// Sizes of a curve, with a note where not all that were asked for can be had.
+pub fn sizes(session: &Session, asked: Option<usize>, document: &mut Document) -> Vec<usize> {
+    if asked.is_some_and(|most| most > session.memory) {
+        let most = size::human(session.memory as u64);
+        document.notes.push(format!("sizes end at {most}, a quarter of the memory that can be had"));
+    }
+    session.sizes(asked)
 }
 
 /// The plot's path, checked before minutes of measuring.
@@ -129,7 +143,8 @@ fn draw(
 fn latency_of(arguments: &LatencyArguments) -> Result<Document, Failure> {
     check(arguments.span.plot.as_deref())?;
     let (session, mut document) = begin(&arguments.measuring)?;
-    document.latency = latency::curve(&session, &session.sizes(arguments.span.max_size), session.pages)?;
+    let sizes = sizes(&session, arguments.span.max_size, &mut document);
+    document.latency = latency::curve(&session, &sizes, session.pages)?;
     document.steps = steps(&session.topology, &document.latency);
     if let Some(path) = &arguments.span.plot {
         let points = document.latency.iter().map(|point| (point.size_bytes as f64, point.ns, point.stable)).collect();
@@ -199,10 +214,10 @@ fn bandwidth_of(arguments: &BandwidthArguments) -> Result<Document, Failure> {
         let width = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
         let mut curves: Vec<Curve> = Vec::new();
         let widest: Vec<_> = kernels.iter().filter(|kernel| kernel.width == width).collect();
+        let sizes = sizes(&session, arguments.span.max_size, &mut document);
         let part = |index: usize| curves_from + (1.0 - curves_from) * index as f64 / widest.len() as f64;
         for (index, kernel) in widest.iter().enumerate() {
-            let cases: Vec<_> =
-                session.sizes(arguments.span.max_size).into_iter().map(|bytes| (**kernel, bytes)).collect();
+            let cases: Vec<_> = sizes.iter().map(|&bytes| (**kernel, bytes)).collect();
             let points =
                 session.progress.within(part(index)..part(index + 1), || bandwidth::alone(&session, &cases))?;
             let curve = points.iter().map(|point| (point.size_bytes as f64, point.gb_per_s, point.stable)).collect();
