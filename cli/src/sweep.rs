@@ -12,6 +12,7 @@ use bf_postproc::{
     Ways, size,
     sweep::{Point, Sweep, SweepAnswer, sweep},
 };
+use rayon::ThreadPoolBuilder;
 use serde_json::Value;
 
 /// Associativities if the user names none.
@@ -21,11 +22,20 @@ const WAYS: [Ways; 6] =
 /// What the command line asks for: single caches, hierarchies, a study or working sets.
 pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
     let asked = &arguments.space;
+    alone_without_threads();
     match asked.study {
         Some(study) => explore::study(arguments, study),
         None if asked.knees => explore::working_sets(arguments),
         None if !asked.levels().is_empty() => explore::command(arguments),
         None => single_caches(arguments),
+    }
+}
+
+/// Where no more threads can be made, the calling one does the work of all.
+fn alone_without_threads() {
+    if ThreadPoolBuilder::new().build().is_err() {
+        // It fails where threads are there already.
+        let _ = ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global();
     }
 }
 

@@ -134,6 +134,16 @@ fn rows_say_what_lines_say() {
     assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
 }
 
+/// Threads whose stacks would be larger than any address space cannot be made.
+#[test]
+fn without_threads_a_search_finds_the_same() {
+    let folder = folder();
+    let arguments = ["sweep", "t.bfp", "--l1", "1K..2K:1..2", "--l2", "2K..8K:2", "--top", "3"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bf"));
+    let command = command.current_dir(folder.path()).args(arguments).env("RUST_MIN_STACK", (1u64 << 60).to_string());
+    assert_eq!(stdout(&command.output().unwrap()), stdout(&bf(folder.path(), &arguments)));
+}
+
 #[test]
 fn a_dash_is_stdout() {
     let folder = folder();

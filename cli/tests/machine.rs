@@ -151,6 +151,18 @@ fn a_recording_of_another_machine_is_judged() {
     assert!(text.contains("do not use") && text.contains("lines into L1"), "{text}");
 }
 
+/// Threads whose stacks would be larger than any address space cannot be made.
+#[test]
+fn threads_that_cannot_be_made_are_said_to_be_absent() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bf"));
+    let output = command.args(["machine", "c2c"]).env("RUST_MIN_STACK", (1u64 << 60).to_string()).output().unwrap();
+    let (code, message) = failure(&output);
+    assert!(
+        code == 3 && (message.contains("can have no more threads") || message.contains("2 CPUs")),
+        "{code} {message}"
+    );
+}
+
 /// Without counters the sentence and the code of absent hardware; with them a report.
 #[test]
 fn counters_are_there_or_said_not_to_be() {

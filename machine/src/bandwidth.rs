@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::{
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -179,7 +179,7 @@ const SHARED_SAMPLES: usize = 20;
 /// the first thread's beginning to the last one's end.
 ///
 /// # Errors
-/// There is not enough memory, or a CPU cannot be used.
+/// There is not enough memory, or a CPU cannot be used, or no thread be made.
 pub fn together(session: &Session, kernel: Kernel, bytes: usize, cpus: &[u32]) -> Result<Point, Error> {
     let rounds = session.effort.rounds.max(3);
     let turns = rounds * SHARED_SAMPLES;
@@ -208,8 +208,15 @@ pub fn together(session: &Session, kernel: Kernel, bytes: usize, cpus: &[u32]) -
         prepared
     };
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..cpus.len()).map(|index| scope.spawn(move || run(index))).collect();
-        works.extend(threads.into_iter().map(|thread| thread.join().expect("no thread panics")));
+        let begin = |index| thread::Builder::new().spawn_scoped(scope, move || run(index));
+        let threads: Vec<_> = (0..cpus.len()).map(begin).collect();
+        if threads.iter().any(Result::is_err) {
+            gate.open();
+        }
+        works.extend(threads.into_iter().map(|thread| match thread {
+            Ok(thread) => thread.join().expect("no thread panics"),
+            Err(_) => Err(Error::Threads),
+        }));
     });
     let works = works.into_iter().collect::<Result<Vec<_>, _>>()?;
     let spans: Vec<Vec<(u64, u64)>> =
@@ -235,17 +242,23 @@ pub fn together(session: &Session, kernel: Kernel, bytes: usize, cpus: &[u32]) -
 pub(crate) struct Gate {
     threads: usize,
     arrived: AtomicUsize,
+    open: AtomicBool,
 }
 
 impl Gate {
     pub(crate) fn new(threads: usize) -> Self {
-        Self { threads, arrived: AtomicUsize::new(0) }
+        Self { threads, arrived: AtomicUsize::new(0), open: AtomicBool::new(false) }
     }
 
     pub(crate) fn pass(&self) {
         let arrived = self.arrived.fetch_add(1, Ordering::AcqRel) + 1;
         let all = arrived.div_ceil(self.threads) * self.threads;
-        wait(|| self.arrived.load(Ordering::Acquire) >= all);
+        wait(|| self.arrived.load(Ordering::Acquire) >= all || self.open.load(Ordering::Acquire));
+    }
+
+    /// Lets everybody pass from now on, since some will never come.
+    pub(crate) fn open(&self) {
+        self.open.store(true, Ordering::Release);
     }
 }
 
@@ -269,6 +282,13 @@ mod tests {
             }
         });
         assert_eq!(turns.into_inner(), 150);
+    }
+
+    #[test]
+    fn an_open_gate_holds_nobody() {
+        let gate = Gate::new(2);
+        gate.open();
+        gate.pass();
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub enum Error {
         /// What the system said.
         errno: Errno,
     },
+    /// The system makes no more threads for this process.
+    Threads,
     /// There is not enough memory.
     Memory {
         /// Bytes asked for.
@@ -48,7 +50,7 @@ impl Error {
     /// Whether the machine lacks something that another has, or that its administrator can give.
     #[must_use]
     pub fn is_absence(&self) -> bool {
-        matches!(self, Self::Cpus { .. } | Self::NoCounters(_) | Self::Pin { .. } | Self::OneNode | Self::Place { .. })
+        !matches!(self, Self::Memory { .. } | Self::Recording(_))
     }
 }
 
@@ -56,6 +58,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pin { cpu, errno } => write!(f, "CPU {cpu} cannot be used: {}", errno.desc()),
+            Self::Threads => f.write_str(
+                "this process can have no more threads: `ulimit -u`, `ulimit -v` or a control group limits them",
+            ),
             Self::Memory { bytes, errno } => {
                 write!(f, "no {} MiB of memory to measure with: {}", bytes >> 20, errno.desc())
             }

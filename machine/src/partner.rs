@@ -89,7 +89,7 @@ impl<'job> Partner<'job> {
 /// Runs `work` with a partner on each of `cpus`; jobs may borrow what outlives the call.
 ///
 /// # Errors
-/// A CPU cannot be used.
+/// A CPU cannot be used, or no thread be made.
 pub(crate) fn with<'job, R>(cpus: &[u32], work: impl FnOnce(&[Partner<'job>]) -> R) -> Result<R, Error> {
     let partner = |cpu: &u32| Partner {
         cpu: *cpu,
@@ -100,21 +100,25 @@ pub(crate) fn with<'job, R>(cpus: &[u32], work: impl FnOnce(&[Partner<'job>]) ->
     };
     let partners: Vec<Partner<'job>> = cpus.iter().map(partner).collect();
     let done = thread::scope(|scope| {
-        for partner in &partners {
-            scope.spawn(move || {
+        let begun = partners.iter().take_while(|partner| {
+            let partner = *partner;
+            let thread = thread::Builder::new().spawn_scoped(scope, move || {
                 partner.failed.store(pin(partner.cpu).is_err(), Ordering::Release);
                 partner.work();
             });
-        }
+            thread.is_ok()
+        });
+        let begun = &partners[..begun.count()];
         let done = catch_unwind(AssertUnwindSafe(|| {
-            partners.iter().for_each(Partner::finish);
-            let failed = partners.iter().find(|partner| partner.failed.load(Ordering::Acquire));
+            begun.iter().for_each(Partner::finish);
+            let failed = begun.iter().find(|partner| partner.failed.load(Ordering::Acquire));
             match failed {
                 Some(partner) => Err(Error::Pin { cpu: partner.cpu, errno: nix::errno::Errno::EINVAL }),
+                None if begun.len() < partners.len() => Err(Error::Threads),
                 None => Ok(work(&partners)),
             }
         }));
-        for partner in &partners {
+        for partner in begun {
             partner.finish();
             partner.state.store(STOP, Ordering::Release);
         }

@@ -68,7 +68,7 @@ fn latency(session: &Session, document: &mut Document, arguments: &AllArguments)
 }
 
 fn bandwidth(session: &Session, document: &mut Document, _: &AllArguments) -> Result<(), Failure> {
-    document.bandwidth = bandwidth::all(session, &Kernel::all())?;
+    document.bandwidth = or_say(bandwidth::all(session, &Kernel::all()), &mut document.notes)?;
     Ok(())
 }
 
