@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::{
+    fs,
     io::{self, BufWriter, Write},
     path::Path,
 };
@@ -36,6 +37,18 @@ fn replace(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>
         Failure::Write(error) => Failure::file("write", path, error),
         other => other,
     })
+}
+
+/// Fails where a file could not be written, before the work whose outcome it is to hold.
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    // A pipe that is opened to no end has ended for its reader.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        return Ok(());
+    }
+    match bf_profile::replace(path, |_| Err(None::<io::Error>)) {
+        Err(Some(error)) => Err(Failure::file("write", path, error)),
+        Ok(()) | Err(None) => Ok(()),
+    }
 }
 
 /// Prints an answer in the format asked for: `text` writes the tables, `rows` gives the CSV rows as JSON objects.

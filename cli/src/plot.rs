@@ -2,7 +2,7 @@
 
 use crate::{
     failure::Failure,
-    output::{number, write_file},
+    output::{check_writable, number, write_file},
     sweep::series,
 };
 use bf_postproc::{size, sweep::Point};
@@ -26,7 +26,7 @@ const GREY: RGBColor = RGBColor(225, 225, 225);
 /// Whether a plot can be written under this name.
 pub fn check(path: &Path) -> Result<(), Failure> {
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("svg") => Ok(()),
+        Some("svg") => check_writable(path),
         _ => Err(Failure::Usage(format!("{} does not end in .svg, the one format plots have", path.display()))),
     }
 }

@@ -199,6 +199,9 @@ fn what_cannot_be_is_refused_in_a_line() {
     for (arguments, want, word) in [
         (&["machine", "latency", "--cpus", "60000"][..], 3, "CPU 60000"),
         (&["machine", "latency", "--plot", "l.png"][..], 2, "l.png"),
+        (&["machine", "tlb", "--plot", "none/l.svg"][..], 1, "failed to write none/l.svg: No such file"),
+        (&["machine", "counters", "--record", "none/counts"][..], 1, "failed to write none/counts: No such file"),
+        (&["machine", "all", "--output", "."][..], 1, "failed to write .: Is a directory"),
         (&["machine", "coherence", "--cpus", "0"][..], 3, "2 CPUs"),
         (&["machine", "topology", "--hwloc", "bad.txt"][..], 1, "bad.txt"),
         (&["machine", "compare", "none.json", "none.json"][..], 1, "none.json"),

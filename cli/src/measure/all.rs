@@ -6,7 +6,10 @@ use super::{
     figures::{begin, sizes},
     progress::Bar,
 };
-use crate::{failure::Failure, output::write_file};
+use crate::{
+    failure::Failure,
+    output::{check_writable, write_file},
+};
 use bf_machine::{
     Error, Session, bandwidth, c2c, coherence,
     document::Document,
@@ -39,6 +42,7 @@ const PARTS: [Part; 9] = [
 
 /// Measures everything; what this machine lacks becomes a sentence of the document.
 pub fn measure(arguments: &AllArguments) -> Result<Document, Failure> {
+    arguments.output.iter().try_for_each(|path| check_writable(path))?;
     let (mut session, mut document) = begin(&arguments.measuring)?;
     let bar = Bar::new(PARTS[0].name);
     session.progress = bar.progress();

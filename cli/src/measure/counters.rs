@@ -4,7 +4,7 @@ use super::args::{BackendArgument, CountersArguments};
 use crate::{
     failure::Failure,
     input,
-    output::{print, row, table, write_file},
+    output::{check_writable, print, row, table, write_file},
 };
 use bf_machine::{
     Error, Session, Topology,
@@ -21,6 +21,7 @@ use serde_json::Value;
 
 /// Counts, judges and prints. Without counters timed loads stand in, and the exit code says so.
 pub fn command(arguments: &CountersArguments) -> Result<(), Failure> {
+    arguments.record.iter().try_for_each(|path| check_writable(path))?;
     let (answer, recording, absent) = match &arguments.replay {
         Some(path) => {
             let text = input::text(path)?;
