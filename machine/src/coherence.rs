@@ -134,12 +134,15 @@ const HELD: f64 = 1.6;
 /// Measures all states that this machine's protocol has, in lines of the nearest and of the second cache.
 ///
 /// # Errors
-/// There is only one CPU, or one cannot be used, or there is not enough memory.
+/// There is only one CPU, or one cannot be used, or no cache is known, or there is not enough memory.
 pub fn all(session: &Session) -> Result<Vec<Point>, Error> {
     let (reader, owner) = session.two("coherence")?;
     let third = session.cpus.get(2).copied();
     let places = session.places();
     let levels = 2.min(places.len() - 1);
+    if levels == 0 {
+        return Err(Error::NoCaches);
+    }
     let evict = session.buffer(evicting_bytes(session))?;
     let mut points = Vec::new();
     for (index, (level, bytes)) in places.iter().take(levels).enumerate() {

@@ -76,7 +76,7 @@ fn caches(topology: &Topology) -> Finding {
     let (state, text, mend) = match (&topology.differences[..], names.is_empty()) {
         (_, true) => (
             State::Absent,
-            "the kernel describes no caches (no /sys/devices/system/cpu/cpu0/cache)".to_owned(),
+            "neither the kernel (/sys/devices/system/cpu/cpu0/cache) nor the processor describes caches".to_owned(),
             Some(
                 "name the hierarchy yourself: `bf query --cache L1=32K:8 …`; sizes show as steps of `bf machine latency --plot`",
             ),
@@ -92,11 +92,10 @@ fn caches(topology: &Topology) -> Finding {
 }
 
 fn processors(topology: &Topology, allowed: usize) -> Finding {
-    let text = format!(
-        "{allowed} of {} logical CPUs on {} cores may be used",
-        topology.cpus.len().max(allowed),
-        topology.cores().max(1)
-    );
+    let text = match topology.cores() {
+        0 => format!("{allowed} logical CPUs may be used"),
+        cores => format!("{allowed} of {} logical CPUs on {cores} cores may be used", topology.cpus.len().max(allowed)),
+    };
     let what = "coherence, c2c, loaded-latency";
     match allowed {
         0 | 1 => finding(
@@ -187,7 +186,7 @@ fn large_pages(topology: &Topology) -> Finding {
     let reserved: u64 = topology.pages.reserved.iter().map(|pages| pages.free * pages.page_bytes).sum();
     let text = format!(
         "transparent huge pages: {}; reserved and free: {}",
-        topology.pages.transparent.as_deref().unwrap_or("not in this kernel"),
+        topology.pages.transparent.as_deref().unwrap_or("none described"),
         human(reserved)
     );
     let what = "latency, tlb";

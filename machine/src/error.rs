@@ -31,6 +31,8 @@ pub enum Error {
         /// How many there are.
         available: usize,
     },
+    /// No cache is known to put lines in.
+    NoCaches,
     /// All memory belongs to one node, or to none that this process' CPUs can be told from.
     OneNode,
     /// Memory of a node cannot be asked for.
@@ -70,6 +72,7 @@ impl fmt::Display for Error {
                     "{what} needs {needed} CPUs and this process may use {available}; `taskset -pc $$` lists them"
                 )
             }
+            Self::NoCaches => f.write_str("nothing says here what caches there are to put lines in"),
             Self::OneNode => f.write_str("all memory is of one node here: none is remote"),
             Self::Place { node, errno } => {
                 write!(f, "memory of node {node} cannot be asked for: {}", errno.desc())?;

@@ -216,11 +216,12 @@ impl Session {
         places
     }
 
-    /// The name of the nearest data cache that `bytes` fit in by the topology, or `memory`.
+    /// The name of the nearest data cache that `bytes` fit in by the topology, or `memory`; nothing where no cache is known.
     #[must_use]
     pub fn level_of(&self, bytes: usize) -> &str {
         let cache = self.topology.data_caches().find(|cache| bytes as u64 <= cache.size_bytes);
-        cache.map_or("memory", |cache| cache.name.as_str())
+        let beyond = if self.topology.last_size() == 0 { "" } else { "memory" };
+        cache.map_or(beyond, |cache| cache.name.as_str())
     }
 
     /// Sizes for a curve: two for each doubling, from a quarter of the nearest cache to past the farthest.

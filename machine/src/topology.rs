@@ -96,7 +96,7 @@ pub struct Reserved {
 pub struct PageSizes {
     /// Bytes of a small page.
     pub base_bytes: u64,
-    /// `always`, `madvise` or `never`; `None` if the kernel has no transparent huge pages.
+    /// `always`, `madvise` or `never`; `None` if the kernel describes no transparent huge pages.
     pub transparent: Option<String>,
     /// Sizes of reserved pages.
     pub reserved: Vec<Reserved>,

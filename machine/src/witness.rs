@@ -1,7 +1,7 @@
 //! What the processor itself says of its caches, beside what sysfs says. A virtual machine's two accounts may differ: the
 //! hypervisor makes up CPUID, and the kernel what CPUID does not say.
 
-use crate::topology::{Cache, Holds, Topology};
+use crate::topology::{Cache, Holds, Scope, Topology};
 use serde::Serialize;
 
 /// Which processor.
@@ -41,12 +41,35 @@ pub(crate) fn add(topology: &mut Topology) {
         let cpuid = raw_cpuid::CpuId::new();
         topology.identity = x86::identity(&cpuid);
         topology.hypervisor = x86::hypervisor(&cpuid);
-        topology.differences = compare(&topology.caches, &x86::claims(&cpuid));
+        let claims = x86::claims(&cpuid);
+        topology.differences = compare(&topology.caches, &claims);
+        if topology.caches.is_empty() {
+            topology.caches = stand_in(&claims);
+        }
     }
     #[cfg(target_arch = "aarch64")]
     {
         topology.identity = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| arm_identity(&text));
     }
+}
+
+/// The caches by CPUID alone, which does not say who shares them: more CPUs than use the nearest one are several cores.
+fn stand_in(claims: &[Claim]) -> Vec<Cache> {
+    let threads = claims.iter().map(|claim| claim.sharing).min().unwrap_or(1);
+    let cache = |claim: &Claim| Cache {
+        name: crate::topology::cache_name(claim.level, claim.holds),
+        level: claim.level,
+        holds: claim.holds,
+        size_bytes: claim.size_bytes,
+        ways: claim.ways,
+        line_bytes: claim.line_bytes,
+        sets: u32::try_from(claim.size_bytes / u64::from((claim.ways * claim.line_bytes).max(1))).unwrap_or(0),
+        sharing: Vec::new(),
+        scope: if claim.sharing > threads || claim.level >= 3 { Scope::Shared } else { Scope::Private },
+    };
+    let mut caches: Vec<_> = claims.iter().map(cache).collect();
+    caches.sort_by_key(|cache| (cache.level, cache.holds));
+    caches
 }
 
 /// Where two accounts of the same caches differ, in words.

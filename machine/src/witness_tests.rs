@@ -1,7 +1,6 @@
 //! What two witnesses say of the same machine.
 
 use super::*;
-use crate::topology::Scope;
 
 fn cache(level: u32, holds: Holds, size_bytes: u64, ways: u32, sharing: &[u32]) -> Cache {
     let name = crate::topology::cache_name(level, holds);
@@ -37,6 +36,19 @@ fn each_difference_is_said() {
     );
     let few = compare(&caches[1..], &[claim(2, Holds::Unified, 1 << 20, 8, 1)]);
     assert_eq!(few, ["L2: logical CPUs 2 by sysfs, 1 by CPUID"]);
+}
+
+#[test]
+fn cpuid_stands_in_for_sysfs() {
+    let claims = [
+        claim(2, Holds::Unified, 1 << 20, 8, 2),
+        claim(1, Holds::Data, 48 << 10, 12, 2),
+        claim(3, Holds::Unified, 32 << 20, 16, 16),
+    ];
+    let caches = stand_in(&claims);
+    let seen: Vec<_> = caches.iter().map(|cache| (cache.name.as_str(), cache.sets, cache.scope)).collect();
+    assert_eq!(seen, [("L1d", 64, Scope::Private), ("L2", 2048, Scope::Private), ("L3", 32768, Scope::Shared)]);
+    assert!(stand_in(&[]).is_empty());
 }
 
 #[test]

@@ -289,12 +289,14 @@ pub fn topology(document: &Document) -> String {
     let mut cores: Vec<_> = machine.cpus.iter().map(|cpu| (cpu.package, &cpu.threads)).collect();
     cores.sort();
     cores.dedup();
-    text += &format!(
-        "  CPUs        {} logical, {}, {}\n",
-        machine.cpus.len(),
-        counted(cores.len() as u64, "core"),
-        counted(packages.len() as u64, "package")
-    );
+    text += &match machine.cpus.len() {
+        0 => "  CPUs        none described\n".to_owned(),
+        logical => format!(
+            "  CPUs        {logical} logical, {}, {}\n",
+            counted(cores.len() as u64, "core"),
+            counted(packages.len() as u64, "package")
+        ),
+    };
     for node in &machine.nodes {
         let cpus = node.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
         let distances = node.distances.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
@@ -308,7 +310,7 @@ pub fn topology(document: &Document) -> String {
     text += &format!(
         "  pages       {}, transparent huge pages {}",
         size::format(machine.pages.base_bytes),
-        machine.pages.transparent.as_deref().unwrap_or("not in this kernel")
+        machine.pages.transparent.as_deref().unwrap_or("none described")
     );
     for pages in &machine.pages.reserved {
         text += &format!(", {} of {} reserved and {} free", pages.total, size::format(pages.page_bytes), pages.free);
