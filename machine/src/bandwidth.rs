@@ -6,6 +6,7 @@ use crate::{
     session::{Session, pin},
     stat::{Cluster, Figure, Take, settle},
     sys::{
+        chain::flush,
         clock::ticks,
         pages::Buffer,
         stream::{Kernel, Operation, Range, STEP},
@@ -72,7 +73,12 @@ impl Work {
     pub(crate) fn new(session: &Session, kernel: Kernel, bytes: usize) -> Result<Self, Error> {
         let sides = if kernel.operation.copies() { 2 } else { 1 };
         let side = (bytes / sides / STEP).max(1) * STEP;
-        Ok(Self::filled(kernel, session.buffer(side * sides)?, side, sides))
+        let work = Self::filled(kernel, session.buffer(side * sides)?, side, sides);
+        // Some processors make stores past the caches in the nearest one, where that has the line modified.
+        if matches!(kernel.operation, Operation::WriteNt | Operation::CopyNt) {
+            flush(&work.buffer, side * sides, session.topology.line());
+        }
+        Ok(work)
     }
 
     /// Of a kernel with one side, on the first `bytes` of this buffer.

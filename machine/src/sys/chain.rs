@@ -174,11 +174,19 @@ impl Chain {
     }
 }
 
+/// Throws the first `bytes` bytes of a buffer out of all caches, `line` bytes at a time.
+pub fn flush(buffer: &Buffer, bytes: usize, line: usize) {
+    for at in (0..bytes.min(buffer.bytes())).step_by(line) {
+        touch_line(buffer.address() + at, Touch::Flush);
+    }
+    fence();
+}
+
 /// # Panics
-/// Never; `place` is that of a chain, by construction.
+/// Never; `place` is that of a chain, or a flush within a buffer, by construction.
 fn touch_line(place: usize, touch: Touch) {
     // SAFETY:
-    // - `place` is a place of a living chain: 16 bytes of its buffer;
+    // - `place` is a place of a living chain, 16 bytes of its buffer, or for a flush any byte of one;
     // - the store is to the second word, which holds nothing.
     #[cfg(target_arch = "x86_64")]
     unsafe {
