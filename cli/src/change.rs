@@ -16,7 +16,8 @@ use std::path::PathBuf;
 
 /// Sets runs before a change against runs after it.
 pub fn command(arguments: &CompareArguments) -> Result<(), Failure> {
-    let CompareArguments { before, after, hierarchy, .. } = arguments;
+    let CompareArguments { hierarchy, .. } = arguments;
+    let (before, after) = (input::expand(&arguments.before)?, input::expand(&arguments.after)?);
     let load = |paths: &[PathBuf]| {
         let one = |path: &PathBuf| {
             let paths = vec![path.clone()];
@@ -24,7 +25,7 @@ pub fn command(arguments: &CompareArguments) -> Result<(), Failure> {
         };
         paths.iter().map(one).collect::<Result<Vec<_>, Failure>>()
     };
-    let (of_before, of_after) = (load(before)?, load(after)?);
+    let (of_before, of_after) = (load(&before)?, load(&after)?);
     let (levels, machine) = query::hierarchy(hierarchy, &of_before[0])?;
     let question = Query { levels, tags: hierarchy.tags.clone(), ..Query::default() };
     let [first, second] = [&of_before, &of_after].map(|side| side.iter().map(|run| &run.profile).collect::<Vec<_>>());
@@ -34,7 +35,7 @@ pub fn command(arguments: &CompareArguments) -> Result<(), Failure> {
         let path = if side == "before" { &before[at] } else { &after[at] };
         Failure::Failed(format!("{}: {error}", path.display()))
     })?;
-    let (before, after) = (names(before), names(after));
+    let (before, after) = (names(&before), names(&after));
     let answer = Changes { schema: SCHEMA, before, after, machine, tags: hierarchy.tags.clone(), figures };
     let rows = |answer: &Changes| {
         let front = [("before", answer.before.join(" ")), ("after", answer.after.join(" "))];

@@ -28,7 +28,8 @@ pub fn command(arguments: &CompareArguments) -> Result<(), Failure> {
     }
     let (a, b) = sides(arguments)?;
     let load = |paths: &[PathBuf]| {
-        Ok::<_, Failure>(Loaded { profile: input::merged(paths, arguments.salvage)?, paths: paths.to_vec() })
+        let paths = input::expand(paths)?;
+        Ok::<_, Failure>(Loaded { profile: input::merged(&paths, arguments.salvage)?, paths })
     };
     let (a, b) = (load(a)?, load(b)?);
     // The machine of the second side, the parent, is the one of interest.

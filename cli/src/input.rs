@@ -197,6 +197,7 @@ pub fn written_since(profile: &Profile, source: &Path) -> bool {
 pub fn is_profile(path: &Path) -> bool {
     let mut begin = [0; bf_profile::MAGIC.len()];
     is_profile_name(path)
+        || path.is_dir()
         || path.is_file()
             && File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
             && begin == bf_profile::MAGIC

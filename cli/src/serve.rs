@@ -66,7 +66,8 @@ struct Site {
 /// Serves until SIGINT or SIGTERM, which end it with success.
 pub fn command(arguments: &ServeArguments) -> Result<(), Failure> {
     let ServeArguments { port, bind, salvage, .. } = *arguments;
-    let profiles = if arguments.profiles.is_empty() { vec![input::newest()?] } else { arguments.profiles.clone() };
+    let profiles =
+        if arguments.profiles.is_empty() { vec![input::newest()?] } else { input::expand(&arguments.profiles)? };
     some_can_be_read(&profiles, salvage)?;
     let site =
         Site { assets: Assets::find()?, profiles, salvage, hierarchy: arguments.hierarchy.clone(), token: token()? };

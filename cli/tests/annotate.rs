@@ -38,6 +38,7 @@ fn counted(source: &str, profile: &str, later: i64) -> TempDir {
     let written = fs::metadata(&path).unwrap().modified().unwrap();
     let written = written.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
     process.meta.start_ns = written.checked_add_signed(later * 1_000_000_000).unwrap();
+    fs::create_dir_all(folder.path().join(profile).parent().unwrap()).unwrap();
     bf_profile::write_file(folder.path().join(profile), &Profile { processes: vec![process] }).unwrap();
     folder
 }
@@ -58,6 +59,13 @@ fn a_profile_may_have_any_name() {
     let folder = counted("a.c", "out.prof", 1);
     let [shown, said] = annotate(folder.path(), &["a.c", "out.prof"]);
     assert!(shown.starts_with("out.prof\n") && said.is_empty(), "{shown}{said}");
+}
+
+#[test]
+fn a_folder_stands_for_its_profiles() {
+    let folder = counted("a.c", "runs/p.bfp", 1);
+    let [shown, said] = annotate(folder.path(), &["a.c", "runs"]);
+    assert!(shown.starts_with("runs/p.bfp\n") && said.is_empty(), "{shown}{said}");
 }
 
 #[test]

@@ -101,6 +101,14 @@ fn several_profiles_of_a_side_are_taken_as_one() {
     assert_eq!(score(&["once.bfp", "often.bfp", "--with", "both.bfp"]), 1.0);
     assert_eq!(score(&["both.bfp", "--with", "once.bfp", "often.bfp"]), 1.0);
     assert_eq!(score(&["once.bfp", "--with", "often.bfp"]), score(&["once.bfp", "often.bfp"]));
+    let side = folder.path().join("side");
+    fs::create_dir(&side).unwrap();
+    for name in ["once.bfp", "often.bfp"] {
+        fs::copy(folder.path().join(name), side.join(name)).unwrap();
+    }
+    assert_eq!(score(&["side", "both.bfp"]), 1.0);
+    let runs = stdout(&bf(folder.path(), &["compare", "--before", "side", "--after", "side", "--cache", "L1=4K:full"]));
+    assert!(runs.contains("before  side/often.bfp and 1 more"), "{runs}");
 }
 
 #[test]
