@@ -39,10 +39,30 @@ mod trace;
 use args::{Arguments, Command};
 use clap::Parser;
 use failure::Failure;
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let done = match Arguments::try_parse() {
+        Ok(arguments) => command(arguments.command),
+        Err(error) if error.use_stderr() => error.exit(),
+        // Help, and the version.
+        Err(answer) => answer.print().and_then(|()| io::stdout().flush()).map_err(Failure::from),
+    };
+    match done {
+        // Whoever closed the pipe has read enough.
+        Ok(()) | Err(Failure::Pipe) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::remark(&failure.to_string());
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn command(command: Command) -> Result<(), Failure> {
+    match command {
         Command::Report(arguments) => report::command(&arguments),
         Command::Annotate(arguments) => annotate::command(&arguments),
         Command::Export(arguments) => export::command(&arguments),
@@ -60,13 +80,5 @@ fn main() -> ExitCode {
         Command::Machine(arguments) => measure::machine(&arguments),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(&out),
-    };
-    match done {
-        // Whoever closed the pipe has read enough.
-        Ok(()) | Err(Failure::Pipe) => ExitCode::SUCCESS,
-        Err(failure) => {
-            output::remark(&failure.to_string());
-            ExitCode::from(failure.code())
-        }
     }
 }

@@ -483,6 +483,16 @@ fn what_cannot_be_written_whole_leaves_what_was_there() {
 }
 
 #[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for arguments in [&["--version"][..], &["help"], &["query", "--help"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_bf")).args(arguments).stdout(full).output().unwrap();
+        let (code, message) = failure(&output);
+        assert!(code == 1 && message.contains("failed to write: No space left"), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
 fn what_a_profile_says_stays_on_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let tags = ["", "a\nb\x1b]0;title\x07"].map(str::to_owned).to_vec();
