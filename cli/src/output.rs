@@ -1,6 +1,6 @@
 //! Numbers, tables, JSON and CSV on their way to stdout.
 
-use crate::{args::Format, failure::Failure};
+use crate::{args::Format, failure::Failure, input::is_profile};
 use bf_postproc::names;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
@@ -33,6 +33,9 @@ pub fn write_to(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Fai
 }
 
 fn replace(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
+    if path.is_file() && is_profile(path) {
+        return Err(Failure::Usage(format!("{} is a profile, which would be lost; name another file", path.display())));
+    }
     bf_profile::replace(path, |file| work(file)).map_err(|failure| match failure {
         Failure::Write(error) => Failure::file("write", path, error),
         other => other,

@@ -483,6 +483,20 @@ fn what_cannot_be_written_whole_leaves_what_was_there() {
 }
 
 #[test]
+fn a_profile_is_no_place_for_an_output() {
+    let folder = golden();
+    let before = fs::read(folder.path().join("golden.bfp")).unwrap();
+    for (arguments, word) in [
+        (&["sweep", "golden.bfp", "--l1", "64..1K:1", "--format", "csv", "-o", "golden.bfp"][..], "is a profile"),
+        (&["report", "--html", "golden.bfp"], "does not end in .html"),
+    ] {
+        let (code, message) = failure_text(&bf(folder.path(), arguments));
+        assert!(code == 2 && message.contains(word), "{message}");
+    }
+    assert_eq!(fs::read(folder.path().join("golden.bfp")).unwrap(), before);
+}
+
+#[test]
 fn help_that_cannot_be_written_is_a_failure() {
     for arguments in [&["--version"][..], &["help"], &["query", "--help"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
