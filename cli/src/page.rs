@@ -18,7 +18,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use bf_postproc::{
     Cache, Scope,
     compare::{self, Comparison, Side},
-    query::answerable,
+    query::{answerable, check_tags},
     size,
 };
 use bf_profile::{Counters, Paths, Patterns, Places, Profile};
@@ -39,6 +39,8 @@ struct Data<'a> {
     version: &'static str,
     licences: &'a str,
     profiles: Vec<PageProfile>,
+    /// Tags whose references the page begins with; none: all references.
+    tags: &'a [String],
     presets: Vec<Machine>,
     /// How alike two profiles are; none for any other number.
     comparison: Option<Comparison>,
@@ -132,6 +134,7 @@ pub fn page(assets: &Assets, loaded: &[Loaded], asked: &Hierarchy, watch: Option
         version: env!("CARGO_PKG_VERSION"),
         licences: &assets.licences,
         profiles,
+        tags: &asked.tags,
         presets,
         comparison: comparison(loaded, asked)?,
         watch,
@@ -151,6 +154,7 @@ fn comparison(loaded: &[Loaded], asked: &Hierarchy) -> Result<Option<Comparison>
 }
 
 fn profile(loaded: &Loaded, asked: &Hierarchy) -> Result<PageProfile, Failure> {
+    loaded.answer(check_tags(&loaded.profile, &asked.tags))?;
     let (caches, label) = query::hierarchy(asked, loaded)?;
     let (caches, _) = answerable(&loaded.profile, &caches);
     let mut remarks = Vec::new();

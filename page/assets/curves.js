@@ -17,13 +17,16 @@ function sweepSizes(dense) {
 
 /** The points of a profile's caches with these ways, in per cent; none for what the profile cannot tell. */
 function sweepPoints(profile, ways, dense) {
-  const answer = state.engine.ask({ ask: 'sweep', profile: profile.number, sizes: sweepSizes(dense), ways, line: null, scope: 'private', hashed: false, tags: tags() });
+  const answer = state.engine.ask({ ask: 'sweep', profile: profile.number, sizes: sweepSizes(dense), ways, line: null, scope: 'private', hashed: false, tags: state.tags });
   return answer.points.map((point) => ({
     size: point.size_bytes, ways: point.full ? 'full' : String(point.ways), percent: (point.miss_ratio ?? 0) * 100, point, profile,
   }));
 }
 
 const waysLabel = (ways) => (ways === 'full' ? 'fully associative' : `${ways}-way`);
+
+/** How lines of one colour differ: the second of them, the third. */
+const DASHES = [null, '7 3', '2 3', '9 3 2 3'];
 
 /** Upright names beside the lines of a hierarchy. Where two would touch, they become one. */
 function levelNames(levels, scale, what) {
@@ -50,7 +53,7 @@ function curvesFigure(chosen) {
       const keys = several ? state.profiles.map((profile) => profile.short) : chosen.ways.map(waysLabel);
       const all = ['1', '2', '4', '8', '16', 'full'];
       const colour = keys.map((_, at) => (several ? colours.series[at % colours.series.length] : chosen.ways[at] === 'full' ? colours.accent : colours.ways[all.indexOf(chosen.ways[at])]));
-      const entries = keys.map((label, at) => ({ label, colour: colour[at], dash: several && at % 2 ? '6 3' : null }));
+      const entries = keys.map((label, at) => ({ label, colour: colour[at], dash: several ? DASHES[Math.floor(at / colours.series.length) % DASHES.length] : null }));
       entries.push({ label: state.origin || 'your hierarchy', colour: colours.text });
       if (state.beside) entries.push({ label: state.beside.label.split(':')[0], colour: colours.quiet, dash: '4 3' });
       const marginLeft = 56;

@@ -128,6 +128,7 @@ async function main() {
   label(state.profiles);
   const [own] = state.profiles.flatMap((profile) => profile.hierarchies ?? []);
   state.levels = own.levels.map(fromData);
+  state.tags = state.data.tags;
   state.origin = own.label;
 
   const several = state.profiles.length > 1;
@@ -135,7 +136,7 @@ async function main() {
     el('p', { class: 'kicker' }, several ? 'Data movement of several runs' : 'Data movement'),
     el('h1', null, state.profiles.flatMap((profile, at) => [at > 0 ? ' and ' : '', name(profile.short)])),
     ...state.profiles.map(headline),
-    el('p', { class: 'origin' }, name(own.label)));
+    el('p', { class: 'origin' }, name(own.label), state.tags.length > 0 ? [', references of ', name(state.tags.map(tagLabel).join(', '))] : null));
   const sections = [overview(), comparison(), whatIf(), curves(), workingSets(), heat(), places(), byTag()].filter((section) => section !== null);
   document.getElementById('nav').replaceChildren(el('ul', null, sections.map((section) =>
     el('li', null, el('a', { href: `#${section.id}` }, section.querySelector('h2').textContent)))));

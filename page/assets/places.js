@@ -40,7 +40,7 @@ function places() {
     breakdown();
   });
   const profile = () => state.profiles[state.current];
-  const question = () => ({ profile: profile().number, caches: state.levels.map(spec), tags: tags() });
+  const question = () => ({ profile: profile().number, caches: state.levels.map(spec), tags: state.tags });
   const showSource = (file, line) => {
     Object.assign(chosen, { file, line, whole: false });
     annotated();

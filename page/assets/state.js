@@ -20,8 +20,8 @@ const state = {
   origin: '',
   /** Levels drawn beside them: `null`, or name and levels of a preset. */
   beside: null,
-  /** Tag asked about; '' for all references. */
-  tag: '',
+  /** Tags asked about; none for all references. */
+  tags: [],
   /** Number of the profile that is broken down. */
   current: 0,
   quick: [],
@@ -54,11 +54,9 @@ const fromData = (level) => ({
 /** A tag as one says it: a slice of time, which ends in its number, is a phase. */
 const tagLabel = (tag) => tag.replace(/(.*)@(\d+)$/s, (_, of, slice) => `${of === '' ? '' : `${of}, `}phase ${slice}`);
 
-const tags = () => (state.tag === '' ? [] : [state.tag]);
-
 /** The answer of the hierarchy for a profile. */
 const askQuery = (profile, more) =>
-  state.engine.ask({ ask: 'query', profile: profile.number, caches: state.levels.map(spec), tags: tags(), ...more });
+  state.engine.ask({ ask: 'query', profile: profile.number, caches: state.levels.map(spec), tags: state.tags, ...more });
 
 /** The nearest size to `bytes` that the level can have with its ways and line, by itself a profile's only one or 64. */
 function possible(level, wanted) {

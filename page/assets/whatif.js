@@ -179,15 +179,17 @@ function whatIf() {
     showLevels();
     changed();
   });
-  const named = [...new Set(state.profiles.flatMap((profile) => profile.tags))];
-  const tag = named.length > 0
-    ? select('References', [['', 'all'], ...named.map((text) => [text, `of ${tagLabel(text)}`])], '', (value) => {
-      state.tag = value;
+  // Those asked for on the command line may be several.
+  const named = [[], ...(state.tags.length > 1 ? [state.tags] : []), ...[...new Set(state.profiles.flatMap((profile) => profile.tags))].map((tag) => [tag])];
+  const key = (tags) => JSON.stringify(tags);
+  const tag = named.length > 1
+    ? select('References', named.map((tags) => [key(tags), tags.length > 0 ? `of ${tags.map(tagLabel).join(', ')}` : 'all']), key(state.tags), (chosen) => {
+      state.tags = JSON.parse(chosen);
       changed();
     }) : null;
   const answer = () => {
     const files = state.profiles.flatMap((profile) => profile.paths.map((path) => quote(path.startsWith('-') ? `./${path}` : path)));
-    const asked = [...tags().flatMap((text) => ['--tag', quote(text)]), ...state.levels.map((level) => `--cache ${quote(spec(level))}`)];
+    const asked = [...state.tags.flatMap((text) => ['--tag', quote(text)]), ...state.levels.map((level) => `--cache ${quote(spec(level))}`)];
     command.textContent = `bf query${state.profiles.length > 1 ? ' --each' : ''} ${[...files, ...asked].join(' ')}`;
     try {
       answers = state.profiles.map((profile) => ({ profile, answer: askQuery(profile) }));

@@ -172,7 +172,10 @@ fn check(profile: &Profile, query: &Query) -> Result<(), QueryError> {
 }
 
 /// Whether the tags are in the profile.
-pub(crate) fn check_tags(profile: &Profile, tags: &[String]) -> Result<(), QueryError> {
+///
+/// # Errors
+/// The first that is not.
+pub fn check_tags(profile: &Profile, tags: &[String]) -> Result<(), QueryError> {
     let there = profile.processes.iter().flat_map(|process| &process.tags);
     match tags.iter().find(|asked| !there.clone().any(|tag| is_meant(tag, asked))) {
         Some(tag) => Err(QueryError::Tag { tag: tag.clone(), available: tag_names(profile) }),

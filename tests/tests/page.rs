@@ -4,7 +4,7 @@
 use bf_page::Page;
 use bf_profile::{Callee, Profile};
 use bf_tests::browser::Browser;
-use bf_tests::sandbox::{Sandbox, succeed, text};
+use bf_tests::sandbox::{Sandbox, output, succeed, text};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -339,6 +339,22 @@ fn slices_of_time_are_phases() {
     assert_eq!(references(&rows[1]), 131_072);
     assert_eq!(rows[2..5].iter().map(references).sum::<u64>(), 131_072);
     quiet(&browser, &[file_address(&page)]);
+}
+
+#[test]
+fn the_page_begins_with_the_tags_asked_for() {
+    let sandbox = run(&["2"]);
+    let page = report(&sandbox, &["0.bfp", "--cache", "L1=32K:8", "--tag", "list"]);
+    let mut browser = Browser::start();
+    browser.open_file(&page);
+    let misses = browser.evaluate("Number(document.querySelector('#answer [data-figure=misses]').dataset.value)");
+    let asked = sandbox.bf(&["query", "0.bfp", "--cache", "L1=32K:8", "--tag", "list"]);
+    assert_eq!(misses.as_f64(), asked["levels"][0]["misses"].as_f64());
+    let command = browser.evaluate("document.getElementById('command').textContent");
+    assert_eq!(command, "bf query 0.bfp --tag list --cache L1=32K:8:private");
+    let mut unknown = sandbox.command(bf_tests::program("bf"));
+    let refused = output(unknown.args(["report", "--html", "no.html", "--tag", "tea", "0.bfp"]));
+    assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("no tag `tea`"), "{refused:?}");
 }
 
 #[test]
