@@ -11,7 +11,7 @@ use crate::{
 };
 use bf_postproc::{
     Answer, Query,
-    attribution::{Attribution, By, Figures, Key, Memory, UNKNOWN, attribute, not_by_place},
+    attribution::{Attribution, By, Figures, Key, Memory, UNKNOWN, attribute, mend_by_place, not_by_place},
     counters,
     paths::Tree,
     patterns::ByFunction,
@@ -128,8 +128,9 @@ pub fn counted<'a>(
     match not_by_place(&loaded.profile) {
         Some(process) if counted => {
             remark(&format!(
-                "{} recorded no references by place, so there are only counters; compile with -bf-by-func, or set BF_BY_PLACE=1 when it runs",
-                process.meta.executable
+                "{} recorded no references by place, so there are only counters; {}",
+                process.meta.executable,
+                mend_by_place(process)
             ));
             Ok((Attribution::default(), None))
         }

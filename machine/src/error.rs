@@ -69,7 +69,7 @@ impl fmt::Display for Error {
             Self::Cpus { what, needed, available } => {
                 write!(
                     f,
-                    "{what} needs {needed} CPUs and this process may use {available}; `taskset -pc $$` lists them"
+                    "{what} needs {needed} CPUs and has {available} to use; --cpus chooses among those that `taskset -pc $$` lists"
                 )
             }
             Self::NoCaches => f.write_str("nothing says here what caches there are to put lines in"),

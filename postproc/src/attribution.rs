@@ -115,7 +115,10 @@ pub struct Attribution<'a> {
 pub fn attribute<'a>(profile: &'a Profile, asked: &Query) -> Result<Attribution<'a>, QueryError> {
     let answer = query(profile, asked)?;
     if let Some(process) = not_by_place(profile) {
-        return Err(QueryError::NotByPlace(process.meta.executable.clone()));
+        return Err(QueryError::NotByPlace {
+            executable: process.meta.executable.clone(),
+            mend: mend_by_place(process),
+        });
     }
     let shapes = query::shapes(profile, &asked.levels)?;
     let capacities = query::capacities(&shapes);
@@ -142,6 +145,15 @@ pub fn attribute<'a>(profile: &'a Profile, asked: &Query) -> Result<Attribution<
 pub fn not_by_place(profile: &Profile) -> Option<&Process> {
     let recorded = |process: &&Process| process.line_sizes().next().is_some() && process.meta.accesses > 0;
     profile.processes.iter().filter(recorded).find(|process| process.items.is_empty())
+}
+
+/// What [`not_by_place`] needs to be otherwise.
+#[must_use]
+pub const fn mend_by_place(process: &Process) -> &'static str {
+    match process.sampled.is_empty() {
+        true => "compile with -bf-by-func, or set BF_BY_PLACE=1 when it runs",
+        false => "samples are not, so run it without BF_SAMPLE",
+    }
 }
 
 /// The figures of the whole.

@@ -58,8 +58,8 @@ pub enum SpecError {
         line: u32,
         /// The next possible size below, if there is one.
         below: Option<u64>,
-        /// The next possible size above.
-        above: u64,
+        /// The next possible size above, if there is one.
+        above: Option<u64>,
     },
     /// Two levels of one name.
     #[error("two caches are called `{0}`; give each its own name")]
@@ -75,11 +75,8 @@ fn list(numbers: &[u32]) -> String {
 }
 
 /// The possible sizes around an impossible one.
-fn nearest(below: Option<u64>, above: u64) -> String {
-    match below {
-        Some(below) => format!("{} or {}", size::format(below), size::format(above)),
-        None => size::format(above),
-    }
+fn nearest(below: Option<u64>, above: Option<u64>) -> String {
+    [below, above].into_iter().flatten().map(size::format).collect::<Vec<_>>().join(" or ")
 }
 
 /// A question that a profile cannot answer.
@@ -137,11 +134,13 @@ pub enum QueryError {
     #[error("process {0} of the profile lacks line size {1}, which others have")]
     Uneven(String, u32),
     /// A breakdown of a process that was not recorded for one.
-    #[error(
-        "the profile of {0} is not broken down by place; compile with -bf-by-func or run the program with BF_BY_PLACE=1, \
-         without sampling"
-    )]
-    NotByPlace(String),
+    #[error("the profile of {executable} is not broken down by place; {mend}")]
+    NotByPlace {
+        /// The program.
+        executable: String,
+        /// What to do about it.
+        mend: &'static str,
+    },
     /// A run that was not cut into slices of time.
     #[error("the run was not cut into phases; set BF_PHASES=N when it runs, for phases of N accesses")]
     NoPhases,

@@ -178,7 +178,7 @@ impl Cache {
                 ways,
                 line,
                 below: (below > 0).then_some(below),
-                above: below.saturating_add(way_bytes),
+                above: below.checked_add(way_bytes),
             });
         }
         Ok(Shape {

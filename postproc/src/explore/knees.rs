@@ -102,7 +102,7 @@ fn misses(profile: &Profile, size: u64, line: u32, by: By) -> Result<(u64, Resul
             let rows = rows.map(|(key, figures)| (key, figures.levels.iter().flat_map(|level| level.misses).sum()));
             Ok((misses, Ok(rows.collect())))
         }
-        Err(error @ QueryError::NotByPlace(_)) => {
+        Err(error @ QueryError::NotByPlace { .. }) => {
             Ok((crate::query(profile, &question)?.levels[0].misses, Err(error.to_string())))
         }
         Err(error) => Err(error),

@@ -137,7 +137,7 @@ pub enum ReplayError {
     #[error("no trace in JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// A thread number that cannot be.
-    #[error("thread {thread} in a trace of {threads} threads")]
+    #[error("thread {thread} is beyond the {threads} threads that the trace names or bf tells apart")]
     Thread {
         /// The number.
         thread: u32,
