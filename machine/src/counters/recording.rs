@@ -1,12 +1,14 @@
 //! What a backend counted, as a text file: a machine's counters can be judged anywhere.
 //!
-//!     bf-counters 1
-//!     machine Intel(R) Xeon(R) …
-//!     backend perf_event_open
-//!     note where it comes from
-//!     event l1d.replacement claims into:1
-//!     exercise load level 2 of 3 passes 1 loads 4096 stores 0 lines 4096
-//!     l1d.replacement 4101 1200000 1200000
+//! ```text
+//! bf-counters 1
+//! machine Intel(R) Xeon(R) …
+//! backend perf_event_open
+//! note where it comes from
+//! event l1d.replacement claims into:1
+//! exercise load level 2 of 3 passes 1 loads 4096 stores 0 lines 4096
+//! l1d.replacement 4101 1200000 1200000
+//! ```
 //!
 //! Below an exercise stands a line for each event that was counted: its count, and the nanoseconds it was to count and did.
 
