@@ -18,6 +18,8 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 const LEAST_LINES: u64 = 32;
 /// Part of the intervals that hold the figure they are about.
 const CONFIDENCE: f64 = 0.95;
+/// That part of a normal distribution is within so many standard deviations of its middle.
+const QUANTILE: f64 = 1.959_964;
 /// With 95 % confidence no more than this many events went unseen by chance where none was seen.
 const UNSEEN: u64 = 3;
 
@@ -32,8 +34,8 @@ pub struct Sample {
     pub of_sets: bool,
     /// Counts of each group, of what it followed; two or more.
     pub groups: Vec<Counts>,
-    /// The same with every distance half a followed line shorter, and longer: between two lines that are followed nothing
-    /// is known. Equal to `groups` where sets were followed.
+    /// The same with every distance shorter, and longer, by as much as it may be wrong (see [`Doubt`]). Equal to `groups` where
+    /// sets were followed.
     pub ends: [Vec<Counts>; 2],
 }
 
@@ -195,11 +197,10 @@ impl<'a> SampledLevel<'a> {
     pub(crate) fn count(&mut self, owner: Owner, wanted: impl Fn(u32) -> bool) -> Counts {
         let Sampling { rate_bits, .. } = self.data.sampling;
         let scale_bits = self.data.sampling.scale_bits();
-        let half = 1 << scale_bits >> 1;
-        let groups = self.groups(0, owner, &wanted);
+        let groups = self.groups(Doubt::None, owner, &wanted);
         let ends = match self.of_sets {
             true => [groups.clone(), groups.clone()],
-            false => [-half, half].map(|shift| self.groups(shift, owner, &wanted)),
+            false => [Doubt::Shorter, Doubt::Longer].map(|doubt| self.groups(doubt, owner, &wanted)),
         };
         let mut references = [0; 2];
         for own in self.data.references.iter().filter(|own| own.owner == owner && wanted(own.tag)) {
@@ -208,16 +209,17 @@ impl<'a> SampledLevel<'a> {
         estimate(references, Sample { rate_bits, scale_bits, of_sets: self.of_sets, groups, ends })
     }
 
-    /// What each group counted; distances between lines at random are `shift` longer.
-    fn groups(&mut self, shift: i64, owner: Owner, wanted: impl Fn(u32) -> bool) -> Vec<Counts> {
+    /// What each group counted; distances between lines at random are what they are in doubt.
+    fn groups(&mut self, doubt: Doubt, owner: Owner, wanted: impl Fn(u32) -> bool) -> Vec<Counts> {
         let scale_bits = self.data.sampling.scale_bits();
+        let hashed = matches!(self.level.rule, Rule::Hashed(_));
         let mut groups = Vec::new();
         for group in self.groups {
             let mut sum = Counts::none();
             for stack in group.stacks.iter().filter(|stack| stack.owner == owner && wanted(stack.tag)) {
                 sum += &match self.of_sets {
                     true => self.level.count(&stack.histograms),
-                    false => self.level.count(&stretched(&stack.histograms, scale_bits, shift)),
+                    false => self.level.count(&stretched(&stack.histograms, scale_bits, doubt, hashed)),
                 };
             }
             groups.push(sum);
@@ -256,11 +258,38 @@ fn estimate(references: [u64; 2], sample: Sample) -> Counts {
     }
 }
 
-/// The histograms of one set with every distance `2^bits` times as long, and `shift` more: a cache of w lines holds w / `2^bits` of those
-/// that were followed. A distance d becomes all those from there up to that of d + 1, equally frequent.
-fn stretched(histograms: &Histograms, bits: u32, shift: i64) -> Histograms {
+/// How a distance between followed lines is taken.
+#[derive(Clone, Copy)]
+enum Doubt {
+    /// As it is.
+    None,
+    /// As short as it may be.
+    Shorter,
+    /// As long as it may be.
+    Longer,
+}
+
+impl Doubt {
+    /// Between two lines that are followed nothing is known. Besides, where lines come at random, how many of those that were met
+    /// are followed is Poisson distributed: all groups have that doubt alike, so their spread does not show it. Where sets are
+    /// hashed, what they hold varies more than that.
+    fn lines(self, distance: u64, hashed: bool) -> f64 {
+        let lines = 0.5 + if hashed { 0.0 } else { QUANTILE * (distance as f64).sqrt() };
+        match self {
+            Self::None => 0.0,
+            Self::Shorter => -lines,
+            Self::Longer => lines,
+        }
+    }
+}
+
+/// The histograms of one set with every distance `2^bits` times as long: a cache of w lines holds w / `2^bits` of those that were
+/// followed. A distance d becomes all those from there up to that of d + 1, equally frequent.
+fn stretched(histograms: &Histograms, bits: u32, doubt: Doubt, hashed: bool) -> Histograms {
     let stretch = |bins: &[Bin]| {
-        let times = |edge: u64| edge.saturating_mul(1 << bits).saturating_add_signed(shift);
+        let scale = (1_u64 << bits) as f64;
+        let more = |edge: u64| (doubt.lines(edge, hashed) * scale) as i64;
+        let times = |edge: u64| edge.saturating_mul(1 << bits).saturating_add_signed(more(edge));
         bins.iter().map(|bin| Bin { lo: times(bin.lo), hi: times(bin.hi), count: bin.count }).collect()
     };
     let FullHistograms { loads, stores, writebacks, resident } = &histograms.full;
@@ -312,14 +341,23 @@ mod tests {
     fn students_t() {
         assert!((student(7.0) - 2.364_624).abs() < 1e-5);
         assert!((student(1.0) - 12.706_205).abs() < 1e-5);
+        let normal = statrs::distribution::Normal::standard();
+        assert!((normal.inverse_cdf(f64::midpoint(1.0, CONFIDENCE)) - QUANTILE).abs() < 1e-6);
     }
 
     #[test]
     fn distances_are_stretched_to_bins_that_meet() {
-        let loads = vec![Bin { lo: 0, hi: 1, count: 3 }, Bin { lo: 512, hi: 514, count: 5 }];
+        let loads = vec![Bin { lo: 0, hi: 1, count: 3 }, Bin { lo: 400, hi: 441, count: 5 }];
         let full = FullHistograms { loads, ..FullHistograms::default() };
         let histograms = Histograms { full, ..Histograms::default() };
-        let stretched = stretched(&histograms, 4, -8).full.loads;
-        assert_eq!(stretched, [Bin { lo: 0, hi: 8, count: 3 }, Bin { lo: 8184, hi: 8216, count: 5 }]);
+        let ends = |doubt, hashed| {
+            let bins = stretched(&histograms, 4, doubt, hashed).full.loads;
+            bins.iter().map(|bin| (bin.lo, bin.hi)).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(Doubt::None, false), [(0, 16), (6400, 7056)]);
+        // Half a line, and 1.96 times the square roots of 1, 400 and 441.
+        assert_eq!(ends(Doubt::Longer, true), [(8, 16 + 8), (6400 + 8, 7056 + 8)]);
+        assert_eq!(ends(Doubt::Longer, false), [(8, 16 + 39), (6400 + 635, 7056 + 666)]);
+        assert_eq!(ends(Doubt::Shorter, false), [(0, 0), (6400 - 635, 7056 - 666)]);
     }
 }

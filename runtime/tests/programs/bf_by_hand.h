@@ -28,7 +28,7 @@ struct bf_segment {
     struct bf_entry entries[8];
 } __attribute__((aligned(32)));
 
-extern __thread struct { volatile uint64_t cursor, limit, reserved[5], slots, path, tail_path, tail_callee; } bf_tls __attribute__((tls_model("initial-exec")));
+extern __thread struct { volatile uint64_t cursor, limit, reserved[5], slots, path, tail_path, tail_callee, allocation; } bf_tls __attribute__((tls_model("initial-exec")));
 volatile uint64_t *bf_flush(uint64_t words);
 void bf_register_module(struct bf_module *module);
 
@@ -49,7 +49,7 @@ void bf_register_module(struct bf_module *module);
 
 static struct bf_module bf_module = {
     .type_size = sizeof(struct bf_module),
-    .abi_version = 8,
+    .abi_version = 9,
     .name = __BASE_FILE__,
     .functions = "main\0defined\0",
     .callees = BF_CALLEES,
