@@ -107,10 +107,6 @@ impl Machine {
 
 /// `bf report --html`
 pub fn write(arguments: &ReportArguments, path: &Path) -> Result<(), Failure> {
-    if !path.extension().is_some_and(|end| end == "html" || end == "htm") {
-        let what = format!("{} does not end in .html; --html names the file that is written", path.display());
-        return Err(Failure::Usage(what));
-    }
     let assets = Assets::find()?;
     let loaded = input::load(&arguments.input)?;
     let html = page(&assets, &loaded, &arguments.hierarchy, None)?;
