@@ -77,10 +77,12 @@ pub fn curve(session: &Session, sizes: &[usize], pages: Pages) -> Result<Vec<Poi
     Ok(sizes.iter().zip(figures).map(point).collect())
 }
 
-/// Nanoseconds of a load of this chain, sample by sample, after walking it once to place its lines.
+/// Nanoseconds of a load of this chain, sample by sample, after walking it once to place its lines, or as far as pushes all
+/// others out of the caches.
 pub(crate) fn round(session: &Session, chain: &mut Chain) -> Vec<f64> {
     let count = chain.count() as u64;
-    chain.walk(count);
+    let enough = session.topology.last_size() * 4 / session.topology.line() as u64;
+    chain.walk(if enough > 0 { count.min(enough) } else { count });
     let loads = count.clamp(LEAST_LOADS, MOST_LOADS);
     let mut sample = || {
         let (ticks, made) = chain.walk(loads);
