@@ -33,13 +33,18 @@ pub fn write_to(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Fai
 }
 
 fn replace(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
-    if path.is_file() && is_profile(path) {
-        return Err(Failure::Usage(format!("{} is a profile, which would be lost; name another file", path.display())));
-    }
+    spare_profile(path)?;
     bf_profile::replace(path, |file| work(file)).map_err(|failure| match failure {
         Failure::Write(error) => Failure::file("write", path, error),
         other => other,
     })
+}
+
+fn spare_profile(path: &Path) -> Result<(), Failure> {
+    if path.is_file() && is_profile(path) {
+        return Err(Failure::Usage(format!("{} is a profile, which would be lost; name another file", path.display())));
+    }
+    Ok(())
 }
 
 /// Fails where a file could not be written, before the work whose outcome it is to hold.
@@ -48,6 +53,7 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return Ok(());
     }
+    spare_profile(path)?;
     match bf_profile::replace(path, |_| Err(None::<io::Error>)) {
         Err(Some(error)) => Err(Failure::file("write", path, error)),
         Ok(()) | Err(None) => Ok(()),

@@ -10,7 +10,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     machine,
-    output::{counted, remark, write_file},
+    output::{check_writable, counted, remark, write_file},
     query,
     report::{self, Report},
 };
@@ -107,6 +107,7 @@ impl Machine {
 
 /// `bf report --html`
 pub fn write(arguments: &ReportArguments, path: &Path) -> Result<(), Failure> {
+    check_writable(path)?;
     let assets = Assets::find()?;
     let loaded = input::load(&arguments.input)?;
     let html = page(&assets, &loaded, &arguments.hierarchy, None)?;

@@ -3,7 +3,7 @@
 //! [`Tls::allocation`] has the header of a segment there, and what they allocate is recorded by that one.
 
 use core::mem::offset_of;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use bf_abi::Tls;
 
@@ -18,8 +18,19 @@ const VALUES: usize = 64;
 
 /// Those of one module.
 pub(crate) struct Callers {
+    /// Functions of standard libraries.
+    library: HashSet<Value>,
+    /// Functions that other modules seem to have, which allocate for their callers: those of C and C++ if they give back a pointer.
+    elsewhere: HashMap<Value, Language>,
     /// Functions that allocate for their callers.
     functions: HashSet<Value>,
+}
+
+/// What a function is written in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Rust,
+    Other,
 }
 
 /// A call of one of them, and the segment that it has.
@@ -33,24 +44,27 @@ pub(crate) struct Call {
 impl Callers {
     /// Finds them.
     pub(crate) fn new(module: Module) -> Self {
-        let mut functions = HashSet::new();
-        let mut rest: Vec<_> =
-            module.functions().filter(|each| !each.is_declaration()).map(|each| (each, calls(each))).collect();
+        let (declared, defined): (Vec<_>, Vec<_>) = module.functions().partition(|each| each.is_declaration());
+        let library = defined.iter().copied().filter(|each| is_of_a_library(&each.name())).collect();
+        let elsewhere =
+            declared.into_iter().filter_map(|each| Some((each, allocates_elsewhere(&each.name())?))).collect();
+        let mut found = Self { library, elsewhere, functions: HashSet::new() };
+        let mut rest: Vec<_> = defined.into_iter().map(|each| (each, calls(each))).collect();
         loop {
             let before = rest.len();
             rest.retain(|(function, calls)| {
                 let allocates = |call: &Value| allocation::of(*call).is_some_and(|found| found.gives.is_some());
-                let found = match is_of_a_library(&function.name()) {
-                    true => calls.iter().any(|call| allocates(call) || lends(*call, &functions)),
-                    false => gives_what_it_is_told(*function, &functions),
+                let is_one = match found.library.contains(function) {
+                    true => calls.iter().any(|call| allocates(call) || found.lends(*call)),
+                    false => found.gives_what_it_is_told(*function),
                 };
-                if found {
-                    functions.insert(*function);
+                if is_one {
+                    found.functions.insert(*function);
                 }
-                !found
+                !is_one
             });
             if rest.len() == before {
-                return Self { functions };
+                return found;
             }
         }
     }
@@ -62,17 +76,51 @@ impl Callers {
 
     /// The calls that a function of the program lends a place to, before it is changed.
     pub(crate) fn plan(&self, function: Value, tables: &mut Tables) -> Vec<Call> {
-        if is_of_a_library(&function.name()) {
+        if self.library.contains(&function) {
             return Vec::new();
         }
         let returns = |call: &Value| call.after().is_none_or(|after| after.opcode() != "unreachable");
-        let lent = calls(function).into_iter().filter(|&call| lends(call, &self.functions)).filter(returns);
+        let lent = calls(function).into_iter().filter(|&call| self.lends(call)).filter(returns);
         let described = |call| {
             let segment = Segment::of_kind(bf_abi::Segment::ALLOCATION, call);
             let segment = Segment { words: bf_abi::Segment::ALLOCATION_WORDS, ..segment };
             Call { call, description: tables.segment(function, &segment), passes_on: self.have(function) }
         };
         lent.map(described).collect()
+    }
+
+    /// Whether a call is of a function that allocates for its callers: one of these, or one that another module seems to have.
+    fn lends(&self, call: Value) -> bool {
+        let Some(callee) = call.callee().as_function().filter(|_| allocation::of(call).is_none()) else { return false };
+        self.functions.contains(&callee) || self.is_elsewhere(call, callee)
+    }
+
+    fn is_elsewhere(&self, call: Value, callee: Value) -> bool {
+        self.elsewhere.get(&callee).is_some_and(|&language| language == Language::Rust || call.ty().is_pointer())
+    }
+
+    /// Whether a function gives back memory that it allocated, as much as it was told.
+    fn gives_what_it_is_told(&self, function: Value) -> bool {
+        let says_so = says_so(&function.name());
+        let is_one = |call: Value| match call.callee().as_function() {
+            Some(callee) => self.functions.contains(&callee) || says_so && self.is_elsewhere(call, callee),
+            None => says_so && !call.callee().is_inline_asm(),
+        };
+        let told = |value: Value| sources(value).into_iter().any(Value::is_argument);
+        let allocates = |call: Value| match allocation::of(call).map(|found| found.gives) {
+            Some(Some((Place::Value(_), Bytes::Argument(bytes)))) => told(bytes),
+            Some(Some((Place::Value(_), Bytes::Product(count, unit)))) => told(count) || told(unit),
+            Some(_) => false,
+            None => {
+                let mut arguments = (0..call.argument_count()).map(|at| call.operand(at));
+                is_one(call) && arguments.any(|each| each.ty().int_bits() > 1 && told(each))
+            }
+        };
+        let instructions = function.blocks().flat_map(Block::instructions);
+        let returns = instructions.filter(|each| each.opcode() == "ret" && each.operand_count() == 1);
+        let given = returns.map(|ret| ret.operand(0)).filter(|value| value.ty().is_pointer());
+        let mut from = given.flat_map(sources).filter_map(Value::as_instruction);
+        from.any(|source| source.instruction() == Instruction::Call && allocates(source))
     }
 }
 
@@ -97,21 +145,13 @@ fn calls(function: Value) -> Vec<Value> {
     all.filter(|call| call.callee().as_function().is_some_and(|callee| callee.intrinsic_name().is_none())).collect()
 }
 
-/// Whether a call is of a function that allocates for its callers: one of these, or one that another module seems to have.
-fn lends(call: Value, functions: &HashSet<Value>) -> bool {
-    let Some(callee) = call.callee().as_function().filter(|_| allocation::of(call).is_none()) else { return false };
-    functions.contains(&callee) || is_elsewhere(call, callee)
-}
-
-/// Whether the function that is called seems to be one that another module has.
-fn is_elsewhere(call: Value, callee: Value) -> bool {
+/// The language of a function that another module seems to have, if by its name it allocates for its callers.
+fn allocates_elsewhere(name: &str) -> Option<Language> {
     const OF_RUST: [&str; 4] = ["alloc::", "hashbrown::", "std::collections::", "core::iter::"];
-    let name = callee.name();
-    callee.is_declaration()
-        && match rusts(&name) {
-            Some(path) => OF_RUST.iter().any(|root| path.starts_with(root)),
-            None => call.ty().is_pointer() && says_so(&name),
-        }
+    match rusts(name) {
+        Some(path) => OF_RUST.iter().any(|root| path.starts_with(root)).then_some(Language::Rust),
+        None => says_so(name).then_some(Language::Other),
+    }
 }
 
 /// Whether a function has the name of one that allocates.
@@ -150,30 +190,6 @@ fn legacy(name: &str) -> Option<String> {
     let hash = parts.pop().filter(|hash| hash.len() == HASH)?.strip_prefix('h')?;
     let path = parts.join("::").replace("$LT$", "<").replace("..", "::");
     hash.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| path.trim_start_matches('_').to_owned())
-}
-
-/// Whether a function gives back memory that it allocated, as much as it was told.
-fn gives_what_it_is_told(function: Value, known: &HashSet<Value>) -> bool {
-    let says_so = says_so(&function.name());
-    let is_one = |call: Value| match call.callee().as_function() {
-        Some(callee) => known.contains(&callee) || says_so && is_elsewhere(call, callee),
-        None => says_so && !call.callee().is_inline_asm(),
-    };
-    let told = |value: Value| sources(value).into_iter().any(Value::is_argument);
-    let allocates = |call: Value| match allocation::of(call).map(|found| found.gives) {
-        Some(Some((Place::Value(_), Bytes::Argument(bytes)))) => told(bytes),
-        Some(Some((Place::Value(_), Bytes::Product(count, unit)))) => told(count) || told(unit),
-        Some(_) => false,
-        None => {
-            let mut arguments = (0..call.argument_count()).map(|at| call.operand(at));
-            is_one(call) && arguments.any(|each| each.ty().int_bits() > 1 && told(each))
-        }
-    };
-    let instructions = function.blocks().flat_map(Block::instructions);
-    let returns = instructions.filter(|each| each.opcode() == "ret" && each.operand_count() == 1);
-    let given = returns.map(|ret| ret.operand(0)).filter(|value| value.ty().is_pointer());
-    let mut from = given.flat_map(sources).filter_map(Value::as_instruction);
-    from.any(|source| source.instruction() == Instruction::Call && allocates(source))
 }
 
 /// The arguments, calls and loads that a value may come from, as far as that is seen at once.

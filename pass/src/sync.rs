@@ -317,6 +317,7 @@ mod tests {
             names.iter().for_each(|name| assert_eq!(of_function(name), how, "{name}"));
         }
     }
+
     #[test]
     fn what_takes_a_lock_is_told_which_one() {
         for (lock, names) in [
