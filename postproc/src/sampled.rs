@@ -228,12 +228,14 @@ impl<'a> SampledLevel<'a> {
     }
 }
 
-/// The counts of the whole. Nothing is said to miss more often than it was referenced. All misses are estimated as one figure, as
-/// their interval is: what that leaves of the loads is the stores'.
+/// The counts of the whole. Nothing is said to miss more often than it was referenced. All misses are one figure, which lies in
+/// its interval: what that leaves of the loads is the stores'.
 fn estimate(references: [u64; 2], sample: Sample) -> Counts {
     let [loads, stores] = references;
-    let all = sample.estimate(|counts| counts.total().value).min(loads + stores);
-    let of_loads = sample.estimate(|counts| counts.misses[0].value);
+    let of_kind = |kind: usize| sample.estimate(|counts| counts.misses[kind].value);
+    let within = sample.interval(loads + stores, |counts| counts.total().value);
+    let all = (of_kind(0).min(loads) + of_kind(1).min(stores)).max(within.low).min(within.high);
+    let of_loads = of_kind(0);
     let of_loads = of_loads.clamp(all.saturating_sub(stores), loads.min(all));
     let misses = [of_loads, all - of_loads];
     let cold = sample.estimate(|counts| counts.cold).min(all);
