@@ -9,7 +9,7 @@ use bf_abi::Tls;
 
 use crate::allocation::{self, Bytes, Place};
 use crate::emit::Emitter;
-use crate::llvm::{Block, Instruction, Module, Value, demangle};
+use crate::llvm::{Block, Instruction, Location, Module, Subprogram, Value, demangle};
 use crate::segment::Segment;
 use crate::tables::Tables;
 
@@ -69,22 +69,28 @@ impl Callers {
         }
     }
 
-    /// Whether what a function allocates is its caller's.
-    pub(crate) fn have(&self, function: Value) -> bool {
-        self.functions.contains(&function)
+    /// Whether what a function allocates with this call is its caller's.
+    pub(crate) fn have(&self, function: Value, call: Value) -> bool {
+        self.functions.contains(&function) && !self.is_inlined(function, call)
     }
 
-    /// The calls that a function of the program lends a place to, before it is changed.
+    /// Whether a call within a function of a library is the program's all the same.
+    fn is_inlined(&self, function: Value, call: Value) -> bool {
+        let places = || core::iter::successors(call.location(), |place| place.inlined_at());
+        let mut names = places().filter_map(Location::subprogram).map(Subprogram::linkage_name);
+        self.library.contains(&function) && names.any(|name| !name.is_empty() && !is_of_a_library(&name))
+    }
+
+    /// The calls that code of the program lends a place to, before its function is changed.
     pub(crate) fn plan(&self, function: Value, tables: &mut Tables) -> Vec<Call> {
-        if self.library.contains(&function) {
-            return Vec::new();
-        }
+        let is_library = self.library.contains(&function);
+        let is_own = |call: &Value| !is_library || self.is_inlined(function, *call);
         let returns = |call: &Value| call.after().is_none_or(|after| after.opcode() != "unreachable");
-        let lent = calls(function).into_iter().filter(|&call| self.lends(call)).filter(returns);
+        let lent = calls(function).into_iter().filter(|&call| self.lends(call)).filter(is_own).filter(returns);
         let described = |call| {
             let segment = Segment::of_kind(bf_abi::Segment::ALLOCATION, call);
             let segment = Segment { words: bf_abi::Segment::ALLOCATION_WORDS, ..segment };
-            Call { call, description: tables.segment(function, &segment), passes_on: self.have(function) }
+            Call { call, description: tables.segment(function, &segment), passes_on: self.have(function, call) }
         };
         lent.map(described).collect()
     }
@@ -147,7 +153,7 @@ fn calls(function: Value) -> Vec<Value> {
 
 /// The language of a function that another module seems to have, if by its name it allocates for its callers.
 fn allocates_elsewhere(name: &str) -> Option<Language> {
-    const OF_RUST: [&str; 4] = ["alloc::", "hashbrown::", "std::collections::", "core::iter::"];
+    const OF_RUST: [&str; 4] = ["alloc::", "std::", "hashbrown::", "core::iter::"];
     match rusts(name) {
         Some(path) => OF_RUST.iter().any(|root| path.starts_with(root)).then_some(Language::Rust),
         None => says_so(name).then_some(Language::Other),
@@ -169,10 +175,22 @@ fn is_of_a_library(name: &str) -> bool {
     ["St", "Sa", "Ss", "9__gnu_cxx"].iter().any(|root| rest.starts_with(root))
 }
 
-/// The path that a function of Rust is at, from the first crate's name on.
+/// The path that says whose a function of Rust is, from the crate's name on: its own, for a method that of the type, or of the
+/// trait where the type is none of any crate's.
 fn rusts(name: &str) -> Option<String> {
     let path = if name.starts_with("_R") { demangle(name) } else { legacy(name)? };
-    Some(path.trim_start_matches('<').to_owned())
+    let Some(of_type) = path.strip_prefix('<') else { return Some(path) };
+    let of_type = of_type.trim_start_matches("dyn ");
+    let crate_name = of_type.split("::").next().unwrap_or_default();
+    if crate_name.len() < of_type.len() && crate_name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        return Some(of_type.to_owned());
+    }
+    let mut depth = 0;
+    let of_trait = of_type.char_indices().find_map(|(at, each)| {
+        depth += i32::from(matches!(each, '<' | '(' | '[')) - i32::from(matches!(each, '>' | ')' | ']'));
+        of_type[at..].strip_prefix(" as ").filter(|_| depth == 0)
+    });
+    Some(of_trait.unwrap_or("core::").to_owned())
 }
 
 /// The path within a name as rustc made them up to 2025: the parts of one of C++, the last of which is a hash.
@@ -188,7 +206,10 @@ fn legacy(name: &str) -> Option<String> {
         rest = after;
     }
     let hash = parts.pop().filter(|hash| hash.len() == HASH)?.strip_prefix('h')?;
-    let path = parts.join("::").replace("$LT$", "<").replace("..", "::");
+    let mut path = parts.join("::").replace("..", "::");
+    for (code, text) in [("$LT$", "<"), ("$GT$", ">"), ("$u20$", " "), ("$RF$", "&"), ("$u5b$", "["), ("$u5d$", "]")] {
+        path = path.replace(code, text);
+    }
     hash.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| path.trim_start_matches('_').to_owned())
 }
 
@@ -245,6 +266,8 @@ mod tests {
             "_ZN9__gnu_cxx13new_allocatorIiE8allocateEmPKv",
             "_ZN5alloc7raw_vec20RawVecInner$LT$A$GT$11finish_grow17h0123456789abcdefE",
             "_RNvMs4_NtCshFcgTpEKiAq_5alloc7raw_vecNtB5_11RawVecInner11finish_grow",
+            "_ZN52_$LT$$u5b$T$u5d$$u20$as$u20$alloc..slice..Concat$GT$6concat17h0123456789abcdefE",
+            "_ZN4core3num21_$LT$impl$u20$u64$GT$3pow17h0123456789abcdefE",
             "_ZN63_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE",
         ];
         library.iter().for_each(|name| assert!(is_of_a_library(name), "{name}"));
@@ -255,6 +278,7 @@ mod tests {
             "_ZN5alloc4poolEm",
             "_Z5applyISt6vectorIiSaIiEEEvT_",
             "_ZN3app4main17h0123456789abcdefE",
+            "_ZN34_$LT$u64$u20$as$u20$app..Shape$GT$4area17h0123456789abcdefE",
             "_ZN52_$LT$app..Particle$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE",
         ];
         others.iter().for_each(|name| assert!(!is_of_a_library(name), "{name}"));

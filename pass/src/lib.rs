@@ -152,8 +152,8 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
         let course = writer.as_ref().and_then(|writer| writer.plan(*function, &cutter));
         let mut segments = if options.counters_only { Vec::new() } else { cutter.segments(*function) };
         let is_allocation = |segment: &segment::Segment| segment.kind == bf_abi::Segment::ALLOCATION;
-        if callers.as_ref().is_some_and(|callers| callers.have(*function)) {
-            segments.iter_mut().filter(|each| is_allocation(each)).for_each(|each| each.for_caller = true);
+        for each in segments.iter_mut().filter(|each| is_allocation(each)) {
+            each.for_caller = callers.as_ref().is_some_and(|callers| callers.have(*function, each.first));
         }
         let lent = callers.as_ref().map_or_else(Vec::new, |callers| callers.plan(*function, &mut tables));
         let headers: Vec<_> = segments.iter().map(|segment| tables.segment(*function, segment)).collect();

@@ -200,16 +200,21 @@ fn a_vector_of_rust_is_a_block_of_the_function_that_fills_it() {
                    for i in 0..n {\nall.insert(i, n); /* index */\n}\nall\n}\n\
                    fn main() {\nlet (squares, index) = (squares(1000), index(500));\n\
                    let some: Vec<u64> = squares.iter().filter(|n| index.contains_key(n)).copied().collect(); /* some */\n\
-                   assert_eq!(some.len(), 23);\n}\n";
+                   assert_eq!(some.len(), 23);\n\
+                   let more = std::thread::spawn(|| {\nlet mut all = Vec::new();\nfor i in 0..200_u64 {\nall.push(i); /* more */\n}\nall\n});\n\
+                   assert_eq!(more.join().unwrap().len(), 200);\n}\n";
     let sandbox = Sandbox::new();
     sandbox.write("vectors.rs", program);
     let mut compiler = sandbox.command(bf_tests::program("bf-rustc"));
     sandbox.compile(&mut compiler, ["-O", "-g", "-bf-data-structs", "vectors.rs", "-o", "program"]);
     let _ = succeed(&mut sandbox.program("program"));
     let found = allocated(&sandbox);
-    for (function, comment, blocks) in
-        [("vectors::squares", "squares", 9), ("vectors::index", "index", 9), ("vectors::main", "some", 4)]
-    {
+    for (function, comment, blocks) in [
+        ("vectors::squares", "squares", 9),
+        ("vectors::index", "index", 9),
+        ("vectors::main", "some", 4),
+        ("vectors::main::{closure#1}", "more", 7),
+    ] {
         let name = format!("{function} (vectors.rs:{})", line(program, comment));
         assert!(found.contains(&(name.clone(), blocks)), "{name}: {found:?}");
     }
