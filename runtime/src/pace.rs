@@ -1,6 +1,6 @@
-//! How often a thread releases locks and atomic numbers, and so whether it can hand over what it recorded each time.
+//! How often a thread releases atomic numbers, or takes locks that others had, and so whether what was recorded can be read each time.
 //!
-//! To hand a few accesses over takes some microseconds, whatever they are. A thread that releases something every few
+//! To read a few accesses takes some microseconds, whatever they are. A thread that releases something every few
 //! instructions, a count of references for instance, would do nothing else. So one that does so hands over from time to time.
 
 use std::sync::atomic::AtomicU64;

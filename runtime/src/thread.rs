@@ -60,6 +60,22 @@ impl Thread {
     pub fn inner_for_a_while(&self) -> Option<MutexGuard<'_, Recording>> {
         self.inner.lock_for()
     }
+
+    /// Reads what this thread, which may run on, recorded so far. Runs on the stack of the calling one.
+    pub fn read_by(&self, reader: &Self) {
+        let Some(recorder) = process::recorder() else { return };
+        // SAFETY:
+        // - as in `flush`
+        unsafe {
+            stack::call(reader.stack.top(), || {
+                if let Some(mut inner) = self.inner_for_a_while()
+                    && !process::finished()
+                {
+                    inner.drain(recorder, Extent::Complete);
+                }
+            });
+        }
+    }
 }
 
 /// Every thread of the process that has recorded, and what is left of those that ended.
@@ -392,37 +408,37 @@ fn end_recorded(cursor: Cursor) {
 /// What others do from now on comes behind what the calling thread recorded so far.
 pub fn sync() {
     if is_to_sync() {
-        hand_over();
+        quietly(drain_mine);
     }
 }
 
-/// The same, unless it releases something every other moment.
+/// The same, unless it does so every other moment.
 pub fn release() {
-    if let Some(thread) = Thread::of(Cursor::mine())
-        && is_to_sync()
-        && thread.pace.counts(clock::now())
-    {
-        hand_over();
-        thread.pace.goes_on(clock::now());
+    if let Some(thread) = Thread::of(Cursor::mine()) {
+        at_pace(thread, drain_mine);
     }
 }
 
-/// The calling thread holds this lock.
+/// The calling thread holds this lock: what the last one that did so recorded comes before what it does from now on, unless it takes
+/// locks of others every other moment.
 pub fn lock(lock: usize) {
     if let Some(thread) = Thread::of(Cursor::mine())
         && !locks::is_mine(lock, thread)
-        && is_to_sync()
-        && thread.pace.counts(clock::now())
     {
-        let _quiet = Quiet::enter();
-        memory::run(|| locks::take(lock, thread));
+        at_pace(thread, || locks::take(lock, thread));
+    }
+}
+
+fn at_pace(thread: &Thread, work: impl FnOnce()) {
+    if is_to_sync() && thread.pace.counts(clock::now()) {
+        quietly(work);
         thread.pace.goes_on(clock::now());
     }
 }
 
-fn hand_over() {
+fn quietly(work: impl FnOnce()) {
     let _quiet = Quiet::enter();
-    memory::run(drain_mine);
+    memory::run(work);
 }
 
 /// Whether some other thread could see what this one does.
@@ -433,24 +449,6 @@ fn is_to_sync() -> bool {
         && !process::off()
         && !process::finished()
         && process::recorder().is_some_and(Recorder::syncs)
-}
-
-impl Thread {
-    /// Reads what this thread, which may run on, recorded so far. Runs on the stack of the calling one.
-    pub fn read_by(&self, reader: &Self) {
-        let Some(recorder) = process::recorder() else { return };
-        // SAFETY:
-        // - as in `flush`
-        unsafe {
-            stack::call(reader.stack.top(), || {
-                if let Some(mut inner) = self.inner_for_a_while()
-                    && !process::finished()
-                {
-                    inner.drain(recorder, Extent::Complete);
-                }
-            });
-        }
-    }
 }
 
 /// Reads what the calling thread recorded so far.
