@@ -48,17 +48,17 @@ fn collected(counts: &mut Counts, paths: &[Found], table: &mut Interned) -> Coun
     let totals: Vec<_> = totals.iter().map(|totals| whole(modules, totals, paths)).collect();
     let callee = |name: Option<&str>| format!("{CALLS_INDIRECT_TO}{}", name.unwrap_or(UNKNOWN));
     let callees: Vec<_> = targets.iter().map(|target| callee(target.name.as_deref())).collect();
-    let mut sites = Vec::new();
+    let mut used = Vec::new();
     for module in &mut *modules {
-        let used = (module.first..module.first + module.slots.len())
-            .map(|slot| totals.iter().any(|totals| totals.get(slot).is_some_and(|&count| count > 0)));
-        sites.push(module.sites(used, table));
+        used.push(
+            module.used(|slot| totals.iter().any(|totals| totals.get(slot).is_some_and(|&count| count > 0)), table),
+        );
     }
     let mut sums = Sums::default();
     let tagged = totals.iter().enumerate().skip(usize::from(Bucket::FIRST.0));
     for (bucket, totals) in tagged {
         let tag = (bucket - usize::from(Bucket::FIRST.0)) as u32;
-        modules.iter().zip(&sites).for_each(|(module, sites)| sums.add(module, sites, tag, totals));
+        modules.iter().zip(&used).for_each(|(module, used)| sums.add(module, used, tag, totals));
         for (target, callee) in targets.iter().zip(&callees) {
             let calls = totals.get(target.slot).copied().unwrap_or_default();
             let module = &modules[target.module];
@@ -70,30 +70,35 @@ fn collected(counts: &mut Counts, paths: &[Found], table: &mut Interned) -> Coun
     sums.counters()
 }
 
+/// Slots that counted something, in a module: the index of each there, and its parts with 1 + the number of the site of each, or 0.
+type Used = Vec<(usize, Vec<(Part, u32)>)>;
+
 impl Counted {
-    /// By index of a part: 1 + the number of its site, 0 for parts of slots that were not `used`.
-    fn sites(&mut self, used: impl Iterator<Item = bool>, table: &mut Interned) -> Vec<u32> {
-        let mut sites = Vec::with_capacity(self.parts.len());
-        for (slot, used) in self.slots.iter().zip(used) {
-            let parts = self.parts.iter().skip(sites.len()).take(slot.n_parts as usize);
-            let site = |part: &Part| if used { table.line(&mut self.places, part.site) } else { 0 };
-            sites.extend(parts.map(site));
+    fn used(&mut self, used: impl Fn(usize) -> bool, table: &mut Interned) -> Used {
+        let mut next = 0;
+        let mut all = Used::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let first = next;
+            next += slot.n_parts as usize;
+            if used(self.first + index) {
+                let parts = self.parts.get(first..next).unwrap_or_default().iter();
+                all.push((index, parts.map(|&part| (part, table.line(&mut self.places, part.site))).collect()));
+            }
         }
-        sites
+        all
     }
 }
 
 impl<'a> Sums<'a> {
-    fn add(&mut self, module: &'a Counted, sites: &[u32], tag: u32, totals: &[u64]) {
-        let mut parts = module.parts.iter().zip(sites);
-        for (slot, number) in module.slots.iter().zip(module.first..) {
-            let count = totals.get(number).copied().unwrap_or_default();
-            let function = module.functions.get(slot.function as usize).filter(|_| count > 0);
-            let function = function.map(|function| counted(module, function));
-            for (part, &site) in parts.by_ref().take(slot.n_parts as usize) {
-                let Some(function) = function else { continue };
+    fn add(&mut self, module: &'a Counted, used: &Used, tag: u32, totals: &[u64]) {
+        for (index, parts) in used {
+            let count = totals.get(module.first + index).copied().unwrap_or_default();
+            let slot = &module.slots[*index];
+            let Some(function) = module.functions.get(slot.function as usize).filter(|_| count > 0) else { continue };
+            let function = counted(module, function);
+            for (part, site) in parts {
                 let block = module.every_block.then_some(slot.block);
-                add(self.places.entry((tag, (function, site, block))).or_default(), module, part, count);
+                add(self.places.entry((tag, (function, *site, block))).or_default(), module, part, count);
                 if module.every_block {
                     self.lines.entry((function, slot.block)).or_insert(slot.line);
                 }

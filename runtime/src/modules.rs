@@ -1,7 +1,7 @@
 //! The instrumented modules of the process: their names, their wishes, the callees they do not define, and their segments.
 
 use crate::decode::{self, id_of};
-use crate::places::{Copied, Interned};
+use crate::places::{Interned, Kept};
 use crate::process::{Recorder, lock};
 use crate::{log, objects, process};
 use bf_abi::{ABI_VERSION, Entry, Module, Segment};
@@ -57,7 +57,7 @@ pub struct Known {
 struct Tables {
     /// The numbers of its callees.
     callees: Vec<u32>,
-    places: Copied,
+    places: Kept,
 }
 
 impl Known {
@@ -154,7 +154,7 @@ pub unsafe fn register(module: *const Module) {
     }
     // SAFETY:
     // - null or this version's layout
-    let places = unsafe { Copied::new(fields.places) };
+    let places = unsafe { Kept::new(fields.places) };
     let mut known = lock(&KNOWN);
     let callees = callees.into_iter().map(|callee| known.intern(callee)).collect();
     known.modules.insert(module as usize, Tables { callees, places });
@@ -216,8 +216,8 @@ pub fn number(segment: &Segment, entries: &[Entry], accesses: u64) -> u32 {
     let next = known.segments.len() as u32 + 1;
     let mut shape = decode::shape(segment, entries, site, item);
     if wanted.functions
-        && let (Some(tables), Some(entry)) = (&tables, entries.first())
-        && let Some(function) = known.places.compiled_into(&tables.places, entry.site)
+        && let (Some(tables), Some(entry)) = (&mut tables, entries.first())
+        && let Some(function) = known.places.compiled_into(&mut tables.places, entry.site)
     {
         // A segment lies within one function.
         shape = shape.in_function(function + 1);
@@ -254,8 +254,8 @@ pub fn naming<R>(name: impl FnOnce(&mut Interned) -> R) -> R {
 /// The index that a function of a module's tables has among those of [`places`]; `None` if the module did not register.
 pub fn function(module: usize, index: u32) -> Option<u32> {
     let known = &mut *lock(&KNOWN);
-    let tables = known.modules.get(&module)?;
-    Some(known.places.function(&tables.places, index))
+    let tables = known.modules.get_mut(&module)?;
+    Some(known.places.function(&mut tables.places, index))
 }
 
 /// Where in the source what was recorded so far comes from; empty if nobody asked for that.

@@ -3,27 +3,35 @@
 //! What references are attributed to are the sites without their columns, as long as there are numbers for them: first those
 //! that run first, then those that run often, of the others whole functions, then everything else together.
 //!
-//! A module may be unloaded before its segments are first met, so its tables are copied when it registers.
+//! A module may be unloaded before its segments are first met, so the tables of a library are copied when it registers.
 
+use crate::system;
 use bf_abi::Places as Tables;
 use bf_collect::Item as Number;
 use bf_profile::Places;
 use bf_profile::places::{Function, Item, Loop, Site};
-use std::collections::BTreeMap;
+use foldhash::fast::FixedState;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-/// A copy of a module's tables, and what became of its sites here.
+/// A table of a module that does not go with it: where it is in the program itself, and a copy of that of a library.
+pub type Table<T> = Cow<'static, [T]>;
+
+/// A module's tables, and what became of its sites and strings here.
 #[derive(Default)]
-pub struct Copied {
-    strings: Vec<u8>,
-    functions: Vec<bf_abi::Function>,
-    sites: Vec<bf_abi::Site>,
-    loops: Vec<bf_abi::Loop>,
+pub struct Kept {
+    strings: Table<u8>,
+    functions: Table<bf_abi::Function>,
+    sites: Table<bf_abi::Site>,
+    loops: Table<bf_abi::Loop>,
     /// By index of a site: 1 + its index here; 0: it was not asked for yet.
     numbers: Vec<u32>,
+    /// By offset of a string: its number here.
+    known: Numbers<u32>,
 }
 
-impl Copied {
+impl Kept {
     /// # Safety
     ///
     /// `tables` is null, or they and what they point to follow the layout of `bf-abi`.
@@ -35,44 +43,50 @@ impl Copied {
         // - each table has as many rows as its count says
         unsafe {
             Self {
-                strings: copied(tables.strings.cast(), tables.n_strings),
-                functions: copied(tables.functions, tables.n_functions),
-                sites: copied(tables.sites, tables.n_sites),
-                loops: copied(tables.loops, tables.n_loops),
+                strings: table(tables.strings.cast(), tables.n_strings),
+                functions: table(tables.functions, tables.n_functions),
+                sites: table(tables.sites, tables.n_sites),
+                loops: table(tables.loops, tables.n_loops),
                 numbers: vec![0; tables.n_sites as usize],
+                known: none(),
             }
         }
     }
 
-    /// Whether it is a copy of the same tables.
+    /// Whether the tables are the same.
     pub fn is_like(&self, other: &Self) -> bool {
         (&self.strings, &self.functions, &self.sites, &self.loops)
             == (&other.strings, &other.functions, &other.sites, &other.loops)
-    }
-
-    fn string(&self, offset: u32) -> String {
-        let rest = self.strings.get(offset as usize..).unwrap_or_default();
-        let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
-        String::from_utf8_lossy(&rest[..end]).into_owned()
     }
 }
 
 /// # Safety
 ///
-/// `n` values lie at `at`, or it is null.
-unsafe fn copied<T: Copy>(at: *const T, n: u32) -> Vec<T> {
+/// `n` values lie at `at` as long as the module does, or it is null. Nobody changes them.
+pub unsafe fn table<T: Copy>(at: *const T, n: u32) -> Table<T> {
+    if at.is_null() {
+        return Cow::default();
+    }
     // SAFETY:
-    // - the caller's obligation
-    if at.is_null() { Vec::new() } else { unsafe { std::slice::from_raw_parts(at, n as usize) }.to_vec() }
+    // - the caller's obligation; a copy is made of what may go
+    let table = unsafe { std::slice::from_raw_parts(at, n as usize) };
+    if system::is_of_program(at.addr()) { Cow::Borrowed(table) } else { Cow::Owned(table.to_vec()) }
+}
+
+/// By what is in a table: where.
+type Numbers<K> = HashMap<K, u32, FixedState>;
+
+const fn none<K>() -> Numbers<K> {
+    HashMap::with_hasher(FixedState::with_seed(0))
 }
 
 /// The table of the process: every place once, whatever modules it is in.
 pub struct Interned {
     places: Places,
-    strings: BTreeMap<String, u32>,
-    functions: BTreeMap<[u32; 4], u32>,
-    loops: BTreeMap<([u32; 4], Option<u32>), u32>,
-    sites: BTreeMap<([u32; 4], [Option<u32>; 3]), u32>,
+    strings: Numbers<String>,
+    functions: Numbers<[u32; 4]>,
+    loops: Numbers<([u32; 4], Option<u32>)>,
+    sites: Numbers<([u32; 4], [Option<u32>; 3])>,
     /// By place: function, file and line, call, loop and block.
     lines: BTreeMap<([u32; 3], [Option<u32>; 3]), Number>,
     /// By function, and perhaps block: the item of places that have none of their own.
@@ -102,10 +116,10 @@ impl Interned {
                 items: Vec::new(),
                 blocks: Vec::new(),
             },
-            strings: BTreeMap::new(),
-            functions: BTreeMap::new(),
-            loops: BTreeMap::new(),
-            sites: BTreeMap::new(),
+            strings: none(),
+            functions: none(),
+            loops: none(),
+            sites: none(),
             lines: BTreeMap::new(),
             merged: BTreeMap::new(),
         }
@@ -125,7 +139,7 @@ impl Interned {
 
     /// What the references of a module's site are attributed to, whose segment made so many accesses before, and whether other
     /// sites share it for want of items. `by_block`: blocks are told apart, if the module tells them.
-    pub fn item(&mut self, module: &mut Copied, number: u32, by_block: bool, accesses: u64) -> (Number, bool) {
+    pub fn item(&mut self, module: &mut Kept, number: u32, by_block: bool, accesses: u64) -> (Number, bool) {
         let Some(index) = self.site(module, number).checked_sub(1) else { return (Number::NONE, false) };
         let site = self.places.sites[index as usize];
         let block = module.sites.get(number as usize - 1).filter(|_| by_block);
@@ -161,7 +175,7 @@ impl Interned {
     }
 
     /// The number of the site that counters of a module's site stand under, from 1 up; 0 for one that is not in its tables.
-    pub fn line(&mut self, module: &mut Copied, number: u32) -> u32 {
+    pub fn line(&mut self, module: &mut Kept, number: u32) -> u32 {
         if self.places.sites.len() < MOST_COUNTED {
             return self.site(module, number);
         }
@@ -171,7 +185,7 @@ impl Interned {
     }
 
     /// The index of the function that a module's site was compiled into; `None` for one that is not in its tables.
-    pub fn compiled_into(&mut self, module: &Copied, number: u32) -> Option<u32> {
+    pub fn compiled_into(&mut self, module: &mut Kept, number: u32) -> Option<u32> {
         let mut outermost = (number as usize).checked_sub(1)?;
         // A call that it was inlined at stands before it.
         while let Some(call) = module.sites.get(outermost).and_then(|site| (site.inlined_at as usize).checked_sub(1))
@@ -193,7 +207,7 @@ impl Interned {
 
     /// The number of a module's site, whatever its block, from 1 up; 0 for one that is not in its tables. `number` is as in
     /// the tables.
-    pub fn site(&mut self, module: &mut Copied, number: u32) -> u32 {
+    pub fn site(&mut self, module: &mut Kept, number: u32) -> u32 {
         let Some(index) = (number as usize).checked_sub(1) else { return 0 };
         let (Some(&known), Some(&site)) = (module.numbers.get(index), module.sites.get(index)) else { return 0 };
         if known != 0 {
@@ -204,7 +218,7 @@ impl Interned {
             if site.inlined_at < number { self.site(module, site.inlined_at).checked_sub(1) } else { None };
         let interned = Site {
             function: self.function(module, site.function),
-            file: self.string(module.string(site.file)),
+            file: self.string_of(module, site.file),
             line: site.line,
             column: site.column,
             inlined_at,
@@ -230,10 +244,10 @@ impl Interned {
     }
 
     /// The index of a function of a module's tables.
-    pub fn function(&mut self, module: &Copied, index: u32) -> u32 {
+    pub fn function(&mut self, module: &mut Kept, index: u32) -> u32 {
         let found = module.functions.get(index as usize).copied();
         let (names, line) = found.map_or(([0; 3], 0), |found| ([found.name, found.display, found.file], found.line));
-        let [name, display, file] = names.map(|name| self.string(module.string(name)));
+        let [name, display, file] = names.map(|name| self.string_of(module, name));
         let next = self.places.functions.len() as u32;
         let number = *self.functions.entry([name, display, file, line]).or_insert(next);
         if number == next {
@@ -242,18 +256,27 @@ impl Interned {
         number
     }
 
-    fn innermost(&mut self, module: &Copied, number: u32) -> Option<u32> {
+    fn innermost(&mut self, module: &mut Kept, number: u32) -> Option<u32> {
         let found = *module.loops.get((number as usize).checked_sub(1)?)?;
         // A loop stands after the one around it.
         let parent = if found.parent < number { self.innermost(module, found.parent) } else { None };
         let function = self.function(module, found.function);
-        let file = self.string(module.string(found.file));
+        let file = self.string_of(module, found.file);
         let next = self.places.loops.len() as u32;
         let index = *self.loops.entry(([function, file, found.line, found.depth], parent)).or_insert(next);
         if index == next {
             self.places.loops.push(Loop { function, file, line: found.line, depth: found.depth, parent });
         }
         Some(index)
+    }
+
+    /// The number of a string of a module's tables.
+    fn string_of(&mut self, module: &mut Kept, offset: u32) -> u32 {
+        *module.known.entry(offset).or_insert_with(|| {
+            let rest = module.strings.get(offset as usize..).unwrap_or_default();
+            let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
+            self.string(String::from_utf8_lossy(&rest[..end]).into_owned())
+        })
     }
 
     /// The number of a string; "" is the first.
@@ -275,7 +298,7 @@ mod tests {
     use super::*;
 
     /// A module with one function, two loops, a site in the inner one and one that is inlined there.
-    fn module(first: &str) -> Copied {
+    fn module(first: &str) -> Kept {
         let strings = format!("\0{first}\0main\0a.c\0inlined\0");
         let at = |text: &str| strings.find(&format!("\0{text}\0")).unwrap() as u32 + 1;
         let function = |name, line| bf_abi::Function { name: at(name), display: at(name), file: at("a.c"), line };
@@ -289,12 +312,13 @@ mod tests {
             innermost: 2,
             block: 0,
         };
-        Copied {
-            functions: vec![function("main", 1), function("inlined", 9)],
-            sites: vec![site(0, 4, 0), site(1, 10, 1)],
-            loops: vec![around(2, 1, 0), around(3, 2, 1)],
+        Kept {
+            functions: vec![function("main", 1), function("inlined", 9)].into(),
+            sites: vec![site(0, 4, 0), site(1, 10, 1)].into(),
+            loops: vec![around(2, 1, 0), around(3, 2, 1)].into(),
             numbers: vec![0; 2],
-            strings: strings.into_bytes(),
+            known: none(),
+            strings: strings.into_bytes().into(),
         }
     }
 
@@ -314,8 +338,8 @@ mod tests {
     #[test]
     fn a_site_is_compiled_into_the_outermost_function() {
         let mut interned = Interned::new();
-        let module = module("x");
-        let into = [1, 2, 0, 3].map(|number| interned.compiled_into(&module, number));
+        let mut module = module("x");
+        let into = [1, 2, 0, 3].map(|number| interned.compiled_into(&mut module, number));
         assert_eq!(into, [Some(0), Some(0), None, None]);
         let places = interned.places();
         assert_eq!((places.string(places.functions[0].name), places.sites.len()), ("main", 0));
@@ -326,7 +350,7 @@ mod tests {
         let mut interned = Interned::new();
         let mut module = module("x");
         let first = module.sites[0];
-        module.sites = [0, 5, 6, 5].map(|block| bf_abi::Site { block, ..first }).to_vec();
+        module.sites = [0, 5, 6, 5].map(|block| bf_abi::Site { block, ..first }).to_vec().into();
         module.numbers = vec![0; 4];
         let all = [1, 2, 3, 4].map(|number| interned.item(&mut module, number, true, 0).0);
         assert!(all[0] != all[1] && all[1] != all[2] && all[1] == all[3]);

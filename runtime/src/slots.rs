@@ -4,7 +4,7 @@
 //! the difference to the last reading belongs to the tag that was set in between.
 
 use crate::called::Call;
-use crate::places::Copied;
+use crate::places::{Kept, Table, table};
 use crate::process::lock;
 use crate::sink::Mode;
 use crate::system;
@@ -12,8 +12,8 @@ use crate::{log, memory};
 use bf_abi::ABI_VERSION;
 use bf_abi::counting::{Counting, Function, MAX_SLOTS, Part, Slot, Term};
 use bf_collect::Bucket;
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::{ptr, slice};
 
 /// Slots of a thread, with those that nobody reads.
 const SLOTS: usize = 2 * MAX_SLOTS as usize;
@@ -40,7 +40,7 @@ fn map(slots: usize) -> Option<*mut u64> {
     (!start.is_null()).then_some(start.cast())
 }
 
-/// The counters of a module, copied: it may be unloaded.
+/// The counters of a module, which may be unloaded.
 pub struct Counted {
     /// Where its tables are; 0 if they are gone.
     address: usize,
@@ -49,17 +49,17 @@ pub struct Counted {
     /// Number of its first slot.
     pub first: usize,
     /// Its slots.
-    pub slots: Vec<Slot>,
+    pub slots: Table<Slot>,
     /// Of all its slots, one after the other.
-    pub parts: Vec<Part>,
+    pub parts: Table<Part>,
     /// Of all its parts, one after the other.
-    pub terms: Vec<Term>,
+    pub terms: Table<Term>,
     /// What slots name.
-    pub functions: Vec<Function>,
+    pub functions: Table<Function>,
     /// What terms and functions name.
-    pub strings: Vec<u8>,
+    pub strings: Table<u8>,
     /// What parts name.
-    pub places: Copied,
+    pub places: Kept,
 }
 
 /// A function that another called through a pointer.
@@ -183,18 +183,18 @@ pub unsafe fn register(counting: *mut Counting) {
     // - this version's layout, all of it present
     let counting = unsafe { &mut *counting };
     // SAFETY:
-    // - tables of as many elements as the counts say, of plain numbers; places as `Copied` wants them
+    // - tables of as many elements as the counts say, of plain numbers; places as `Kept` wants them
     let mut counted = unsafe {
         Counted {
             address: (&raw const *counting) as usize,
             every_block: counting.flags & Counting::EVERY_BLOCK != 0,
             first: 0,
-            slots: slice::from_raw_parts(counting.slots, counting.n_slots as usize).to_vec(),
-            parts: slice::from_raw_parts(counting.parts, counting.n_parts as usize).to_vec(),
-            terms: slice::from_raw_parts(counting.terms, counting.n_terms as usize).to_vec(),
-            functions: slice::from_raw_parts(counting.functions, counting.n_functions as usize).to_vec(),
-            strings: slice::from_raw_parts(counting.strings.cast(), counting.n_strings as usize).to_vec(),
-            places: Copied::new(counting.places),
+            slots: table(counting.slots, counting.n_slots),
+            parts: table(counting.parts, counting.n_parts),
+            terms: table(counting.terms, counting.n_terms),
+            functions: table(counting.functions, counting.n_functions),
+            strings: table(counting.strings.cast(), counting.n_strings),
+            places: Kept::new(counting.places),
         }
     };
     let mut counts = counts();

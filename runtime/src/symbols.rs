@@ -84,22 +84,29 @@ pub fn together(objects: impl Iterator<Item = SharedObject>) -> Option<SharedObj
 pub fn functions(addresses: &[u64]) -> BTreeMap<u64, String> {
     let mapped = mapped();
     let mut tables: Vec<Option<BTreeMap<u64, (u64, String)>>> = mapped.iter().map(|_| None).collect();
+    let mut sorted = addresses.to_vec();
+    sorted.sort_unstable();
     let mut names = BTreeMap::new();
     for &address in addresses {
         let within = |&(begin, end): &(u64, u64)| (begin..end).contains(&address);
         let Some(at) = mapped.iter().position(|file| file.segments.iter().any(within)) else { continue };
-        let table = tables[at].get_or_insert_with(|| texts(&mapped[at]));
+        let table = tables[at].get_or_insert_with(|| texts(&mapped[at], &sorted));
         let found = table.range(..=address).next_back().filter(|(begin, (bytes, _))| address - **begin < *bytes);
         names.extend(found.map(|(_, (_, name))| (address, name.clone())));
     }
     names
 }
 
-/// Functions by address: bytes and name. Of several names it has the first, those that begin with `_` last.
-fn texts(mapped: &Mapped) -> BTreeMap<u64, (u64, String)> {
+/// Functions that one of some ascending addresses lies in, by their own: bytes and name. Of several names it has the first, those
+/// that begin with `_` last.
+fn texts(mapped: &Mapped, addresses: &[u64]) -> BTreeMap<u64, (u64, String)> {
     let mut functions: BTreeMap<u64, (u64, String)> = BTreeMap::new();
     let rank = |name: &str| (name.starts_with('_'), name.to_owned());
-    each_symbol(mapped, SymbolKind::Text, |address, bytes, name| {
+    let is_asked_for = |range: Range<u64>| {
+        let next = addresses.partition_point(|&address| address < range.start);
+        addresses.get(next).is_some_and(|&address| address < range.end)
+    };
+    each_symbol(mapped, SymbolKind::Text, is_asked_for, |address, bytes, name| {
         let (known_bytes, known) = functions.entry(address).or_insert_with(|| (bytes, name.to_owned()));
         *known_bytes = bytes.max(*known_bytes);
         if rank(name) < rank(known) {
@@ -112,19 +119,28 @@ fn texts(mapped: &Mapped) -> BTreeMap<u64, (u64, String)> {
 /// Its variables, by address.
 pub fn variables(mapped: &Mapped) -> BTreeMap<u64, SharedObject> {
     let mut variables = BTreeMap::new();
-    each_symbol(mapped, SymbolKind::Data, |address, bytes, name| {
+    let all = |_: Range<u64>| true;
+    each_symbol(mapped, SymbolKind::Data, all, |address, bytes, name| {
         variables.insert(address, SharedObject { kind: ObjectKind::Global, name: name.to_owned(), address, bytes });
     });
     variables
 }
 
-/// Gives `take` the symbols of one kind that have a length: address, bytes and name.
-fn each_symbol(mapped: &Mapped, kind: SymbolKind, mut take: impl FnMut(u64, u64, &str)) {
+/// Gives `take` the symbols of one kind that have a length, if what they are of is wanted: address, bytes and name.
+fn each_symbol(
+    mapped: &Mapped,
+    kind: SymbolKind,
+    wanted: impl Fn(Range<u64>) -> bool,
+    mut take: impl FnMut(u64, u64, &str),
+) {
     parse(mapped, |file, base| {
         let all = file.symbols().chain(file.dynamic_symbols());
         for symbol in all.filter(|symbol| symbol.kind() == kind && symbol.size() > 0) {
-            if let Ok(name) = symbol.name() {
-                take(symbol.address().wrapping_add(base), symbol.size(), name);
+            let (address, bytes) = (symbol.address().wrapping_add(base), symbol.size());
+            if wanted(address..address.saturating_add(bytes))
+                && let Ok(name) = symbol.name()
+            {
+                take(address, bytes, name);
             }
         }
     });

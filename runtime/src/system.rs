@@ -3,7 +3,9 @@
 //! does not know of helper threads, nor of when it may be called.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::ops::Range;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub const PAGE: usize = 4096;
@@ -55,6 +57,33 @@ pub unsafe fn remap(start: *mut c_void, old: usize, new: usize, flags: c_int, pl
     // - the caller's obligation
     let moved = unsafe { libc::syscall(libc::SYS_mremap, start, old, new, flags, place) };
     if moved == -1 { ptr::null_mut() } else { moved as *mut c_void }
+}
+
+/// Whether an address is one of the program itself, which is never unloaded.
+pub fn is_of_program(address: usize) -> bool {
+    static WHERE: OnceLock<Range<usize>> = OnceLock::new();
+    /// The first object is the program.
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, extent: *mut c_void) -> c_int {
+        // SAFETY:
+        // - the loader gives a valid description, and the range that is passed below
+        let (info, extent) = unsafe { (&*info, &mut *extent.cast::<Range<usize>>()) };
+        // SAFETY:
+        // - the loader's, as many as it says
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let begins = loaded.clone().map(|header| info.dlpi_addr.wrapping_add(header.p_vaddr));
+        let ends = loaded.map(|header| info.dlpi_addr.wrapping_add(header.p_vaddr).wrapping_add(header.p_memsz));
+        *extent = begins.min().unwrap_or(0) as usize..ends.max().unwrap_or(0) as usize;
+        1
+    }
+    let extent = WHERE.get_or_init(|| {
+        let mut extent = 0..0;
+        // SAFETY:
+        // - the callback takes what is passed
+        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut extent).cast()) };
+        extent
+    });
+    extent.contains(&address)
 }
 
 /// What is in a file, as far as it can be read.
