@@ -4,6 +4,7 @@
 
 use core::mem::offset_of;
 use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
 
 use bf_abi::Tls;
 
@@ -16,6 +17,9 @@ use crate::tables::Tables;
 /// What comes from where is looked for among so many values.
 const VALUES: usize = 64;
 
+/// Where [`note`] notes functions of the program.
+const NOTED: &CStr = c"bf.callers";
+
 /// Those of one module.
 pub(crate) struct Callers {
     /// Functions of standard libraries.
@@ -24,6 +28,23 @@ pub(crate) struct Callers {
     elsewhere: HashMap<Value, Language>,
     /// Functions that allocate for their callers.
     functions: HashSet<Value>,
+    /// Names of those of the program that may be inlined.
+    noted: HashSet<String>,
+}
+
+/// Notes the functions of the program that allocate for their callers, before they are inlined.
+pub(crate) fn note(module: Module) {
+    let found = Callers::new(module);
+    let of_program = |each: &Value| found.functions.contains(each) && !found.library.contains(each);
+    let names: Vec<_> = module.functions().filter(of_program).map(Value::name).collect();
+    if !names.is_empty() {
+        module.note(NOTED, &names);
+    }
+}
+
+/// The functions that were noted.
+pub(crate) fn noted(module: Module) -> HashSet<String> {
+    module.noted(NOTED).into_iter().collect()
 }
 
 /// What a function is written in.
@@ -48,7 +69,7 @@ impl Callers {
         let library = defined.iter().copied().filter(|each| is_of_a_library(&each.name())).collect();
         let elsewhere =
             declared.into_iter().filter_map(|each| Some((each, allocates_elsewhere(&each.name())?))).collect();
-        let mut found = Self { library, elsewhere, functions: HashSet::new() };
+        let mut found = Self { library, elsewhere, functions: HashSet::new(), noted: noted(module) };
         let mut rest: Vec<_> = defined.into_iter().map(|each| (each, calls(each))).collect();
         loop {
             let before = rest.len();
@@ -78,7 +99,8 @@ impl Callers {
     fn is_inlined(&self, function: Value, call: Value) -> bool {
         let places = || core::iter::successors(call.location(), |place| place.inlined_at());
         let mut names = places().filter_map(Location::subprogram).map(Subprogram::linkage_name);
-        self.library.contains(&function) && names.any(|name| !name.is_empty() && !is_of_a_library(&name))
+        let is_own = |name: &String| !name.is_empty() && !is_of_a_library(name) && !self.noted.contains(name);
+        self.library.contains(&function) && names.any(|name| is_own(&name))
     }
 
     /// The calls that code of the program lends a place to, before its function is changed.
@@ -86,7 +108,8 @@ impl Callers {
         let is_library = self.library.contains(&function);
         let is_own = |call: &Value| !is_library || self.is_inlined(function, *call);
         let returns = |call: &Value| call.after().is_none_or(|after| after.opcode() != "unreachable");
-        let lent = calls(function).into_iter().filter(|&call| self.lends(call)).filter(is_own).filter(returns);
+        let lent = function.blocks().flat_map(Block::instructions);
+        let lent = lent.filter(|&each| self.lends(each)).filter(is_own).filter(returns);
         let described = |call| {
             let segment = Segment::of_kind(bf_abi::Segment::ALLOCATION, call);
             let segment = Segment { words: bf_abi::Segment::ALLOCATION_WORDS, ..segment };
@@ -95,10 +118,22 @@ impl Callers {
         lent.map(described).collect()
     }
 
-    /// Whether a call is of a function that allocates for its callers: one of these, or one that another module seems to have.
-    fn lends(&self, call: Value) -> bool {
-        let Some(callee) = call.callee().as_function().filter(|_| allocation::of(call).is_none()) else { return false };
-        self.functions.contains(&callee) || self.is_elsewhere(call, callee)
+    /// Whether an instruction calls a function that allocates for its callers: one of these, one that another module seems to have, or
+    /// by a pointer what a function of these would, were it not inlined.
+    fn lends(&self, instruction: Value) -> bool {
+        if instruction.instruction() != Instruction::Call {
+            return false;
+        }
+        let Some(callee) = instruction.callee().as_function() else { return self.is_of_noted(instruction) };
+        let is_one = self.functions.contains(&callee) || self.is_elsewhere(instruction, callee);
+        is_one && callee.intrinsic_name().is_none() && allocation::of(instruction).is_none()
+    }
+
+    /// Whether it was inlined as a part of a function that allocates for its callers.
+    fn is_of_noted(&self, call: Value) -> bool {
+        let Some(place) = call.location().filter(|place| place.inlined_at().is_some()) else { return false };
+        let names = place.subprogram().map(|of| [of.linkage_name(), of.name()]);
+        !call.callee().is_inline_asm() && names.is_some_and(|names| names.iter().any(|name| self.noted.contains(name)))
     }
 
     fn is_elsewhere(&self, call: Value, callee: Value) -> bool {

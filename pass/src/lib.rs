@@ -87,6 +87,22 @@ pub unsafe extern "C" fn bf_pass_run(module: LLVMModuleRef, analyses: *mut c_voi
     }
 }
 
+/// Notes what cannot be seen any more once functions are inlined; called by the C++ shim before anything is.
+///
+/// # Safety
+/// As for [`bf_pass_run`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bf_pass_note(module: LLVMModuleRef) {
+    // SAFETY:
+    // - the caller's promise is the one asked for; no handle outlives this call.
+    let module = unsafe { Module::new(module) };
+    if Options::from_environment().is_ok_and(|options| !options.disable && !options.counters_only)
+        && catch_unwind(AssertUnwindSafe(|| callers::note(module))).is_err()
+    {
+        module.error("bf: the pass failed; please report the message above");
+    }
+}
+
 /// What was done to a module.
 #[derive(Default)]
 struct Counts {

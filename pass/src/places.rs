@@ -3,15 +3,15 @@
 //! With debug information a place is a line within a chain of inlined functions, without it is the function alone. Every
 //! place, function, loop and string stands in the tables once, in the order in which it was first met.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use bf_abi::{Function, Loop, Site, fortran};
 
-use crate::allocation;
 use crate::lines::Lines;
 use crate::llvm::{self, Analyses, Block, Location, Module, Subprogram, Type, Value, demangle};
 use crate::options::Options;
+use crate::{allocation, callers};
 
 /// Different values, numbered as they came.
 #[derive(Debug)]
@@ -65,6 +65,8 @@ pub(crate) struct Places {
     /// Its blocks, by number, as they were when it was first asked about.
     blocks: HashMap<Block, u32>,
     lines: Option<Lines>,
+    /// Names of functions that allocate for their callers, and may be inlined.
+    callers: HashSet<String>,
 }
 
 impl Places {
@@ -84,6 +86,7 @@ impl Places {
             known_loops: HashMap::new(),
             blocks: HashMap::new(),
             lines: None,
+            callers: callers::noted(module),
         }
     }
 
@@ -92,10 +95,15 @@ impl Places {
         self.find(function, instruction, OnOneLine::Apart)
     }
 
-    /// The site of a call that allocates. Where it is known which variable of Fortran has the new memory, it has that one's name in
+    /// The site of a call that allocates, that of its caller where it is inlined in what allocates for that. Where it is known which variable of Fortran has the new memory, it has that one's name in
     /// place of the function's, because one statement allocates many.
     pub(crate) fn allocation(&mut self, function: Value, call: Value) -> u32 {
-        let site = self.site(function, call);
+        let mut site = self.site(function, call);
+        while let Site { function, inlined_at: 1.., .. } = self.sites.all[site as usize - 1]
+            && self.is_callers(function)
+        {
+            site = self.sites.all[site as usize - 1].inlined_at;
+        }
         let kept = allocation::kept(call, self.module).filter(|(variable, _)| variable.is_constant());
         let Some((variable, offset)) = kept else { return site };
         let name = variable.name();
@@ -110,6 +118,13 @@ impl Places {
         let (name, display) = (self.string(whole.to_owned()), self.string(display));
         site.function = self.functions.add(Function { name, display, file, line });
         self.sites.add(site) + 1
+    }
+
+    /// Whether a function allocates for its callers.
+    fn is_callers(&self, function: u32) -> bool {
+        let name = self.functions.all[function as usize].name as usize;
+        let name = self.strings[name..].split(|&byte| byte == 0).next().unwrap_or_default();
+        !self.callers.is_empty() && str::from_utf8(name).is_ok_and(|name| self.callers.contains(name))
     }
 
     /// The site of an instruction without column and block: all instructions of a line, of one inlined call and one loop, are at one site.

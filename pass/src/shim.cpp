@@ -24,6 +24,7 @@
 using namespace llvm;
 
 extern "C" bool bf_pass_run(LLVMModuleRef, FunctionAnalysisManager *);
+extern "C" void bf_pass_note(LLVMModuleRef);
 
 namespace {
 struct Instrument : PassInfoMixin<Instrument> {
@@ -32,6 +33,15 @@ struct Instrument : PassInfoMixin<Instrument> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
     auto &FAM = MAM.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager();
     return bf_pass_run(wrap(&M), &FAM) ? PreservedAnalyses::none() : PreservedAnalyses::all();
+  }
+};
+
+// Comes before everything else: what inlining makes impossible to see is noted.
+struct Note : PassInfoMixin<Note> {
+  static bool isRequired() { return true; }
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
+    bf_pass_note(wrap(&M));
+    return PreservedAnalyses::all();
   }
 };
 
@@ -70,6 +80,7 @@ void bf_shim_register(PassBuilder &PB) {
 #else
   PB.registerOptimizerLastEPCallback([](ModulePassManager &MPM, OptimizationLevel) { MPM.addPass(Instrument()); });
 #endif
+  PB.registerPipelineStartEPCallback([](ModulePassManager &MPM, OptimizationLevel) { MPM.addPass(Note()); });
   // For `opt -passes=bf`.
   PB.registerPipelineParsingCallback([](StringRef Name, ModulePassManager &MPM, ArrayRef<PassBuilder::PipelineElement>) {
     if (Name != "bf")

@@ -128,11 +128,11 @@ fn at_lines(file: &str, program: &str, expected: &[(&str, &str, u64)]) -> Vec<(S
 fn what_a_function_allocates_as_it_is_told_belongs_to_its_caller() {
     let program = "#include <stdlib.h>\n\
                    void *pool_alloc(long, size_t), *fetch(size_t);\n\
-                   static volatile size_t three = 3;\n\
+                   static volatile size_t three = 3;\nstatic void *volatile kept;\n\
                    typedef struct node { struct node *next; } node;\n\
                    static void *get(size_t n) {\nvoid *p = malloc(n);\nif (!p) abort();\nreturn p;\n}\n\
                    static void *get_more(size_t n, size_t m) { return get(n * m + 16); }\n\
-                   static node *push(node *last) {\nnode *new = get(sizeof *new); /* node */\nnew->next = last;\nreturn new;\n}\n\
+                   static node *push(node *last) {\nnode *new = get(sizeof *new); /* node */\nnew->next = last;\nreturn kept = new;\n}\n\
                    static void *(*volatile hook)(size_t) = get;\n\
                    static void *hook_alloc(size_t n) { return hook(n); }\n\
                    static char *line(void) { return malloc(80); /* line */ }\n\
@@ -142,7 +142,8 @@ fn what_a_function_allocates_as_it_is_told_belongs_to_its_caller() {
                    char *d = pool_alloc(1, 500); /* pool */\n\
                    char *e = line(), *f = fetch(70);\n\
                    char *g = hook_alloc(30 * three); /* hook */\n\
-                   *a = *b = *c = *d = *e = *f = *g = 1;\nreturn last->next == NULL;\n}\n";
+                   char *all[] = {a, b, c, d, e, f, g};\nfor (int i = 0; i < 7; i++) kept = all[i], *all[i] = 1;\n\
+                   return last->next == NULL;\n}\n";
     let pool = "#include <stdlib.h>\nvoid *pool_alloc(long pool, size_t size) {\nreturn pool ? malloc(size) : NULL;\n}\n\
                 static void *take(size_t size) { return malloc(size); }\n\
                 void *fetch(size_t size) { return take(size); }\n";
@@ -154,15 +155,15 @@ fn what_a_function_allocates_as_it_is_told_belongs_to_its_caller() {
         ("main", "hook", 1),
         ("line", "line", 1),
     ];
-    for optimised in ["-O0", "-O1"] {
+    for options in [["-O0", "-fno-inline"], ["-O1", "-fno-inline"], ["-O2", "-flto=auto"], ["-O3", "-finline"]] {
         let sandbox = Sandbox::new();
         sandbox.write("pool.c", pool);
         sandbox.write("get.c", program);
-        sandbox.bf_clang(["get.c", "pool.c", "-g", "-fno-inline", "-bf-data-structs", optimised, "-o", "program"]);
+        sandbox.bf_clang(["get.c", "pool.c", "-g", "-bf-data-structs", options[0], options[1], "-o", "program"]);
         let _ = succeed(&mut sandbox.program("program"));
         let mut expected = at_lines("get.c", program, &expected);
         expected.insert(0, ("fetch (pool.c:6)".to_owned(), 1));
-        assert_eq!(allocated(&sandbox), expected, "{optimised}");
+        assert_eq!(allocated(&sandbox), expected, "{options:?}");
     }
 }
 

@@ -54,6 +54,41 @@ impl Module {
         }
     }
 
+    /// Notes strings under a name, for whoever asks for them later in this or a module that this one becomes a part of.
+    pub(crate) fn note(self, name: &CStr, strings: &[String]) {
+        // SAFETY: as said above the impl.
+        unsafe {
+            let string = |text: &String| LLVMMDStringInContext2(self.context(), text.as_ptr().cast(), text.len());
+            let mut strings: Vec<_> = strings.iter().map(string).collect();
+            let node = LLVMMDNodeInContext2(self.context(), strings.as_mut_ptr(), strings.len());
+            LLVMAddNamedMetadataOperand(self.0, name.as_ptr(), LLVMMetadataAsValue(self.context(), node));
+        }
+    }
+
+    /// All strings that were noted under a name.
+    pub(crate) fn noted(self, name: &CStr) -> Vec<String> {
+        let operands = |count: c_uint, get: &dyn Fn(*mut LLVMValueRef)| {
+            let mut operands = vec![core::ptr::null_mut(); count as usize];
+            get(operands.as_mut_ptr());
+            operands
+        };
+        // SAFETY: as said above the impl; there is room for as many operands as there are, which [`Self::note`] made.
+        unsafe {
+            let count = LLVMGetNamedMetadataNumOperands(self.0, name.as_ptr());
+            let nodes = operands(count, &|to| LLVMGetNamedMetadataOperands(self.0, name.as_ptr(), to));
+            let strings = nodes
+                .into_iter()
+                .flat_map(|node| operands(LLVMGetMDNodeNumOperands(node), &|to| LLVMGetMDNodeOperands(node, to)));
+            let string = |value: LLVMValueRef| {
+                let mut length = 0;
+                let text = LLVMGetMDString(value, &raw mut length);
+                let bytes = core::slice::from_raw_parts(text.cast::<u8>(), length as usize);
+                String::from_utf8_lossy(bytes).into_owned()
+            };
+            strings.map(string).collect()
+        }
+    }
+
     pub(crate) fn functions(self) -> impl Iterator<Item = Value> {
         // SAFETY: as said above the impl.
         list(unsafe { LLVMGetFirstFunction(self.0) }, LLVMGetNextFunction)
