@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{loads_and_end, run_program, static_programs};
+use common::{libraries, loads_and_end, run_program, static_programs};
 
 #[test]
 fn a_static_program_lives_and_ends_like_any_other() {
@@ -29,4 +29,18 @@ fn a_static_program_lives_and_ends_like_any_other() {
         let run = run_program(&program, &["exec", "execl"]);
         assert_eq!((run.stderr.as_str(), run.code(), run.files().len()), ("", 4, 2));
     }
+}
+
+#[test]
+fn the_object_gives_instrumented_code_all_that_the_library_does() {
+    use object::{Object as _, ObjectSymbol as _};
+    let library = std::fs::read(libraries().join("libbf_rt.so")).unwrap();
+    let library = object::File::parse(&*library).unwrap();
+    let given = library.dynamic_symbols().filter(|symbol| symbol.is_definition());
+    let names = given.filter_map(|symbol| symbol.name().ok()).filter(|name| name.starts_with("bf_"));
+    // The rest is between parts of the runtime.
+    let mut names = names.filter(|name| !name.starts_with("bf_rt_")).peekable();
+    assert!(names.peek().is_some());
+    let exports: Vec<_> = include_str!("../exports.txt").lines().collect();
+    names.for_each(|name| assert!(exports.contains(&name), "{name}"));
 }

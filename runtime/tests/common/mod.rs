@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// Where cargo puts what it builds for this test, the shared runtime among it.
-fn libraries() -> PathBuf {
+pub fn libraries() -> PathBuf {
     let mut directory = std::env::current_exe().unwrap();
     directory.pop();
     if directory.join("libbf_rt.so").exists() { directory } else { directory.join("..") }
