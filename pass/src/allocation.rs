@@ -92,8 +92,13 @@ pub(crate) fn of(call: Value) -> Option<Allocation> {
         }
         _ if name.ends_with("__rust_dealloc") => takes(block?),
         // `operator new` and `operator new[]`, with and without alignment, throwing or not; likewise `delete`.
-        _ if name.starts_with("_Znwm") || name.starts_with("_Znam") => gives(size(0)?),
+        _ if is_new(&name) => gives(size(0)?),
         _ if name.starts_with("_ZdlPv") || name.starts_with("_ZdaPv") => takes(block?),
         _ => None,
     }
+}
+
+/// Whether a function of this name is an `operator new`, which a program may have of its own.
+pub(crate) fn is_new(name: &str) -> bool {
+    name.starts_with("_Znwm") || name.starts_with("_Znam")
 }

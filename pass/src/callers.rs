@@ -1,6 +1,7 @@
 //! Functions that allocate for whoever calls them: those of a standard library, and those like `xmalloc` that give back memory of
 //! a size that they are told. Their blocks are those of a place in the program, where it calls them: while such a call lasts,
-//! [`Tls::allocation`] has the header of a segment there, and what they allocate is recorded by that one.
+//! [`Tls::allocation`] has the header of a segment there, and what they allocate is recorded by that one. What they call besides, and
+//! functions that others call by their address, is not to see it.
 
 use core::mem::offset_of;
 use std::collections::{HashMap, HashSet};
@@ -11,7 +12,7 @@ use bf_abi::Tls;
 use crate::allocation::{self, Bytes, Place};
 use crate::emit::Emitter;
 use crate::llvm::{Block, Instruction, Location, Module, Subprogram, Value, demangle};
-use crate::segment::Segment;
+use crate::segment::{Cutter, Segment};
 use crate::tables::Tables;
 
 /// What comes from where is looked for among so many values.
@@ -54,12 +55,31 @@ enum Language {
     Other,
 }
 
-/// A call of one of them, and the segment that it has.
-pub(crate) struct Call {
+/// What is to be done about that in a function.
+#[derive(Default)]
+pub(crate) struct Plan {
+    calls: Vec<Call>,
+    /// Where nothing is lent any more: its first instruction, if others may call it by its address, and those behind its landing pads.
+    ends: Vec<Value>,
+}
+
+/// A call, and the segment that it has, if it has one.
+struct Call {
     call: Value,
-    description: Value,
+    description: Option<Value>,
     /// Whether the function that calls may have one of its own caller, which comes first.
     passes_on: bool,
+}
+
+/// What is lent for as long as a call lasts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lent {
+    /// The place of the call.
+    Place,
+    /// One that records nothing: the call is recorded as a block itself.
+    Void,
+    /// None.
+    Nothing,
 }
 
 impl Callers {
@@ -76,7 +96,7 @@ impl Callers {
             rest.retain(|(function, calls)| {
                 let allocates = |call: &Value| allocation::of(*call).is_some_and(|found| found.gives.is_some());
                 let is_one = match found.library.contains(function) {
-                    true => calls.iter().any(|call| allocates(call) || found.lends(*call)),
+                    true => calls.iter().any(|call| allocates(call) || found.is_one(*call)),
                     false => found.gives_what_it_is_told(*function),
                 };
                 if is_one {
@@ -103,37 +123,57 @@ impl Callers {
         self.library.contains(&function) && names.any(|name| is_own(&name))
     }
 
-    /// The calls that code of the program lends a place to, before its function is changed.
-    pub(crate) fn plan(&self, function: Value, tables: &mut Tables) -> Vec<Call> {
-        let is_library = self.library.contains(&function);
-        let is_own = |call: &Value| !is_library || self.is_inlined(function, *call);
+    /// What is to be written into a function, before it is changed.
+    pub(crate) fn plan(&self, function: Value, cutter: &Cutter, tables: &mut Tables) -> Plan {
+        let is_one = self.functions.contains(&function);
         let returns = |call: &Value| call.after().is_none_or(|after| after.opcode() != "unreachable");
-        let lent = function.blocks().flat_map(Block::instructions);
-        let lent = lent.filter(|&each| self.lends(each)).filter(is_own).filter(returns);
-        let described = |call| {
-            let segment = Segment::of_kind(bf_abi::Segment::ALLOCATION, call);
-            let segment = Segment { words: bf_abi::Segment::ALLOCATION_WORDS, ..segment };
-            Call { call, description: tables.segment(function, &segment), passes_on: self.have(function, call) }
+        let lends = |call| Some((call, self.lends(function, call)?));
+        let cuts = |each: &Value| each.instruction() == Instruction::Call && cutter.cuts(*each);
+        let instructions = || function.blocks().flat_map(Block::instructions);
+        let calls = instructions().filter(cuts).filter(returns).filter_map(lends);
+        let described = |(call, lent)| {
+            let kind = if lent == Lent::Place { bf_abi::Segment::ALLOCATION } else { bf_abi::Segment::ONCE };
+            let mut segment = || {
+                let segment = Segment::of_kind(kind, call);
+                tables.segment(function, &Segment { words: bf_abi::Segment::ALLOCATION_WORDS, ..segment })
+            };
+            let description = (lent != Lent::Nothing).then(&mut segment);
+            Call { call, description, passes_on: lent == Lent::Place && self.have(function, call) }
         };
-        lent.map(described).collect()
-    }
-
-    /// Whether an instruction calls a function that allocates for its callers: one of these, one that another module seems to have, or
-    /// by a pointer what a function of these would, were it not inlined.
-    fn lends(&self, instruction: Value) -> bool {
-        if instruction.instruction() != Instruction::Call {
-            return false;
+        let calls = calls.map(described).collect();
+        let behind_pad = |block: Block| block.instructions().skip_while(|each| each.opcode() != "landingpad").nth(1);
+        let mut ends: Vec<_> = function.blocks().filter_map(behind_pad).collect();
+        if !is_one
+            && !self.library.contains(&function)
+            && function.has_its_address_taken()
+            && instructions().any(|each| cuts(&each))
+        {
+            ends.extend(instructions().find(|each| each.instruction() != Instruction::Alloca));
         }
-        let Some(callee) = instruction.callee().as_function() else { return self.is_of_noted(instruction) };
-        let is_one = self.functions.contains(&callee) || self.is_elsewhere(instruction, callee);
-        is_one && callee.intrinsic_name().is_none() && allocation::of(instruction).is_none()
+        Plan { calls, ends }
     }
 
-    /// Whether it was inlined as a part of a function that allocates for its callers.
-    fn is_of_noted(&self, call: Value) -> bool {
-        let Some(place) = call.location().filter(|place| place.inlined_at().is_some()) else { return false };
-        let names = place.subprogram().map(|of| [of.linkage_name(), of.name()]);
-        !call.callee().is_inline_asm() && names.is_some_and(|names| names.iter().any(|name| self.noted.contains(name)))
+    /// What a call in a function lends; `None`: nothing is changed.
+    fn lends(&self, function: Value, call: Value) -> Option<Lent> {
+        let is_own = !self.library.contains(&function) || self.is_inlined(function, call);
+        let nothing = self.functions.contains(&function).then_some(Lent::Nothing);
+        let Some(callee) = call.callee().as_function() else {
+            let mut arguments = (0..call.argument_count()).map(|at| call.operand(at));
+            let may_allocate = call.ty().is_pointer() && arguments.any(|each| each.ty().int_bits() >= 32);
+            return if is_own && may_allocate { Some(Lent::Place) } else { nothing };
+        };
+        match allocation::of(call) {
+            Some(found) if found.gives.is_some() && allocation::is_new(&callee.name()) => Some(Lent::Void),
+            Some(_) => None,
+            None if self.is_one(call) => is_own.then_some(Lent::Place),
+            None => nothing,
+        }
+    }
+
+    /// Whether a call is of a function that allocates for its callers: one of these, or one that another module seems to have.
+    fn is_one(&self, call: Value) -> bool {
+        let callee = call.callee().as_function();
+        callee.is_some_and(|callee| self.functions.contains(&callee) || self.is_elsewhere(call, callee))
     }
 
     fn is_elsewhere(&self, call: Value, callee: Value) -> bool {
@@ -165,18 +205,23 @@ impl Callers {
     }
 }
 
-/// Writes them into the function that they are of.
-pub(crate) fn write(function: Value, calls: &[Call], emitter: &Emitter) {
+/// Writes it.
+pub(crate) fn write(function: Value, plan: &Plan, emitter: &Emitter) {
     let field = || emitter.field(offset_of!(Tls, allocation));
-    for each in calls {
+    for each in &plan.calls {
         let Some(after) = each.call.behind() else { continue };
         emitter.builder.before(each.call, function);
         let before = emitter.allocation();
-        let own = emitter.header(each.description, bf_abi::Segment::ALLOCATION_WORDS);
+        let header = |description| emitter.header(description, bf_abi::Segment::ALLOCATION_WORDS);
+        let own = each.description.map_or_else(|| emitter.none(), header);
         let lent = if each.passes_on { emitter.first_of(before, own) } else { own };
         emitter.builder.store(lent, field());
         emitter.builder.before(after, function);
         emitter.builder.store(before, field());
+    }
+    for &at in &plan.ends {
+        emitter.builder.before(at, function);
+        emitter.builder.store(emitter.none(), field());
     }
 }
 
@@ -188,9 +233,14 @@ fn calls(function: Value) -> Vec<Value> {
 
 /// The language of a function that another module seems to have, if by its name it allocates for its callers.
 fn allocates_elsewhere(name: &str) -> Option<Language> {
-    const OF_RUST: [&str; 4] = ["alloc::", "std::", "hashbrown::", "core::iter::"];
+    // Of `core` little allocates, and `drop_in_place` and its like are called all the time.
+    const OF_CORE: [&str; 6] = ["array", "iter", "option", "result", "slice", "str"];
     match rusts(name) {
-        Some(path) => OF_RUST.iter().any(|root| path.starts_with(root)).then_some(Language::Rust),
+        Some(path) => match path.strip_prefix("core::") {
+            Some(rest) => OF_CORE.iter().any(|part| rest.strip_prefix(part).is_some_and(|rest| rest.starts_with("::"))),
+            None => is_of_rusts_libraries(&path),
+        }
+        .then_some(Language::Rust),
         None => says_so(name).then_some(Language::Other),
     }
 }
@@ -203,11 +253,17 @@ fn says_so(name: &str) -> bool {
 /// Whether a function of this name belongs to a standard library.
 fn is_of_a_library(name: &str) -> bool {
     if let Some(path) = rusts(name) {
-        return ["alloc::", "core::", "std::", "hashbrown::"].iter().any(|root| path.starts_with(root));
+        return is_of_rusts_libraries(&path);
     }
     let Some(rest) = name.strip_prefix("_Z") else { return false };
     let rest = rest.strip_prefix('N').map_or(rest, |nested| nested.trim_start_matches(['K', 'V', 'r']));
     ["St", "Sa", "Ss", "9__gnu_cxx"].iter().any(|root| rest.starts_with(root))
+}
+
+/// Whether what has this path does, but for what the program itself runs in.
+fn is_of_rusts_libraries(path: &str) -> bool {
+    ["alloc::", "core::", "std::", "hashbrown::"].iter().any(|root| path.starts_with(root))
+        && !path.starts_with("std::rt::")
 }
 
 /// The path that says whose a function of Rust is, from the crate's name on: its own, for a method that of the type, or of the

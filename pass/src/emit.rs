@@ -60,9 +60,14 @@ impl Emitter {
         self.builder.load(self.pointer, field)
     }
 
+    /// A null pointer.
+    pub(crate) fn none(&self) -> Value {
+        self.module.null(self.pointer)
+    }
+
     /// The one pointer, or the other one if it is null.
     pub(crate) fn first_of(&self, one: Value, other: Value) -> Value {
-        let none = self.builder.compare(Predicate::LLVMIntEQ, one, self.module.null(self.pointer));
+        let none = self.builder.compare(Predicate::LLVMIntEQ, one, self.none());
         self.builder.select(none, other, one)
     }
 

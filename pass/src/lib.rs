@@ -171,7 +171,7 @@ fn instrument(module: Module, analyses: Analyses, options: &Options) -> Counts {
         for each in segments.iter_mut().filter(|each| is_allocation(each)) {
             each.for_caller = callers.as_ref().is_some_and(|callers| callers.have(*function, each.first));
         }
-        let lent = callers.as_ref().map_or_else(Vec::new, |callers| callers.plan(*function, &mut tables));
+        let lent = callers.as_ref().map(|callers| callers.plan(*function, &cutter, &mut tables)).unwrap_or_default();
         let headers: Vec<_> = segments.iter().map(|segment| tables.segment(*function, segment)).collect();
         let added = counter.as_mut().and_then(|counter| counter.add(*function, &plan));
         let counted = counter.as_ref().zip(added).map(|(counter, (_, first))| (counter.global(), first, plan.len()));

@@ -200,7 +200,7 @@ pub fn number(segment: &Segment, entries: &[Entry], accesses: u64) -> u32 {
         .map_or(0, |index| tables.as_ref().and_then(|tables| tables.callees.get(index)).copied().unwrap_or(0));
     let allocates = segment.kind == Segment::ALLOCATION;
     let site = match &mut tables {
-        Some(tables) if allocates => known.places.site(&mut tables.places, segment.site),
+        Some(tables) if allocates => known.places.allocation(&mut tables.places, segment.site),
         _ => 0,
     };
     let mut sharing = false;

@@ -138,16 +138,10 @@ fn described(object: Kind, places: &Places) -> Option<(ObjectKind, String)> {
     })
 }
 
-/// The index of an allocation site; `number` is 1 + that. Where the standard library allocates for the program, the place that
-/// called it, as far as calls were inlined.
-fn own_site(number: u32, places: &Places) -> Option<u32> {
-    places.in_program(number.checked_sub(1)?)
-}
-
-/// An allocation site for people.
+/// An allocation site for people; `number` is 1 + its index.
 fn allocated_at(number: u32, places: &Places) -> String {
-    let site = own_site(number, places).and_then(|index| places.sites.get(index as usize));
-    let Some(site) = site else { return String::new() };
+    let index = number.checked_sub(1);
+    let Some(site) = index.and_then(|index| places.sites.get(index as usize)) else { return String::new() };
     let function = places.functions.get(site.function as usize).map_or("", |found| places.string(found.display));
     let file = places.string(site.file).rsplit('/').next().unwrap_or_default();
     match (site.line, file) {
@@ -177,7 +171,7 @@ pub fn tables(recorder: &Recorder, places: &mut Places, found: &[Found]) -> (bf_
         paths.push(path);
         let number = described(object, places).map(|(kind, name)| {
             *numbers.entry(object).or_insert_with(|| {
-                tables.objects.push(named(object, kind, name, places, &allocations));
+                tables.objects.push(named(object, kind, name, &allocations));
                 tables.objects.len() as u32 - 1
             })
         });
@@ -202,18 +196,12 @@ fn somewhere(path: u16, places: &mut Places, found: &[Found]) -> Item {
     Item { site: Some(places.sites.len() as u32 - 1), merged: true }
 }
 
-fn named(
-    object: Kind,
-    kind: ObjectKind,
-    name: String,
-    places: &Places,
-    allocations: &BTreeMap<u32, Allocations>,
-) -> Object {
+fn named(object: Kind, kind: ObjectKind, name: String, allocations: &BTreeMap<u32, Allocations>) -> Object {
     match object {
         Kind::Heap(site) => {
             let found = allocations.get(&site).copied().unwrap_or_default();
             let (count, bytes, peak) = (found.count, found.bytes, found.peak);
-            Object { kind, name, site: own_site(site, places), count, bytes, peak }
+            Object { kind, name, site: site.checked_sub(1), count, bytes, peak }
         }
         Kind::Global(number) => {
             let bytes = lock(&GLOBALS).variables.get(number as usize).map_or(0, |variable| variable.bytes);

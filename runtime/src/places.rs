@@ -174,6 +174,18 @@ impl Interned {
         Some(item)
     }
 
+    /// The number of the site that blocks stand under which are allocated at a module's site, from 1 up; 0 for one that is not in its
+    /// tables: the line, wherever that is inlined. Where the standard library allocates for the program, the place that called it, as
+    /// far as calls were inlined.
+    pub fn allocation(&mut self, module: &mut Kept, number: u32) -> u32 {
+        let found = self.site(module, number).checked_sub(1).and_then(|index| self.places.in_program(index));
+        let Some(&Site { function, file, line, .. }) = found.and_then(|index| self.places.sites.get(index as usize))
+        else {
+            return 0;
+        };
+        self.add_site(Site { function, file, line, ..Site::default() }, None) + 1
+    }
+
     /// The number of the site that counters of a module's site stand under, from 1 up; 0 for one that is not in its tables.
     pub fn line(&mut self, module: &mut Kept, number: u32) -> u32 {
         if self.places.sites.len() < MOST_COUNTED {

@@ -188,6 +188,57 @@ fn what_a_library_allocates_out_of_line_belongs_to_who_asked_for_it() {
 }
 
 #[test]
+fn what_is_called_back_allocates_for_itself() {
+    let library = "#include <stdlib.h>\n\
+                   void *alloc_with(size_t n, void (*then)(void)) {\nvoid *p = malloc(n);\nthen();\nreturn p;\n}\n\
+                   long *table(long n) {\nreturn calloc(n, sizeof(long)); /* table */\n}\n\
+                   static void *get(void *pool, unsigned n) { return pool ? NULL : malloc(n); }\n\
+                   void *(*getter)(void *, unsigned) = get;\n";
+    let program = "#include <stdlib.h>\nvoid *alloc_with(size_t, void (*)(void));\nlong *table(long);\n\
+                   extern void *(*getter)(void *, unsigned);\n\
+                   static void inner(void) { table(30)[7] = 1; }\n\
+                   int main(void) {\nlong *volatile own = alloc_with(100, inner); /* own */\n\
+                   long *volatile a = getter(NULL, 200); /* a */\nlong *volatile b = getter(NULL, 300); /* b */\n\
+                   return (int)(*own = *a = *b = 0);\n}\n";
+    let mut expected = at_lines("main.c", program, &[("main", "own", 1), ("main", "a", 1), ("main", "b", 1)]);
+    expected.extend(at_lines("library.c", library, &[("table", "table", 1)]));
+    for optimised in ["-O0", "-O2"] {
+        let sandbox = Sandbox::new();
+        sandbox.write("library.c", library);
+        sandbox.write("main.c", program);
+        sandbox.bf_clang(["main.c", "library.c", "-g", "-bf-data-structs", optimised, "-o", "program"]);
+        let _ = succeed(&mut sandbox.program("program"));
+        assert_eq!(allocated(&sandbox), expected, "{optimised}");
+    }
+}
+
+#[test]
+fn a_block_of_the_programs_own_operator_new_is_one() {
+    let program = "#include <cstdlib>\n#include <map>\n#include <new>\n\
+                   void *operator new(std::size_t n) {\nif (void *p = std::malloc(n)) return p;\nthrow std::bad_alloc();\n}\n\
+                   void operator delete(void *p) noexcept { std::free(p); }\n\
+                   void operator delete(void *p, std::size_t) noexcept { std::free(p); }\n\
+                   int main() {\nstd::map<int, int> all;\nfor (int i = 0; i < 50; i++) all[i] = i; /* map */\n\
+                   int *volatile one = new int(3); /* new */\nint sum = *one + all[7];\ndelete one;\nreturn sum != 10;\n}\n";
+    for optimised in ["-O0", "-O2"] {
+        let found = allocated(&recorded("new.cpp", program, &[optimised]));
+        assert_eq!(found, at_lines("new.cpp", program, &[("main", "map", 50), ("main", "new", 1)]), "{optimised}");
+    }
+}
+
+#[test]
+fn copies_of_an_inlined_function_have_one_peak() {
+    let program = "#include <stdlib.h>\nstatic void *volatile kept;\n\
+                   static inline __attribute__((always_inline)) long once(size_t n) {\n\
+                   volatile long *p = kept = malloc(800); /* block */\n*p = n;\nn = *p;\nfree((void *)p);\nreturn n;\n}\n\
+                   int main(void) { return once(1) + once(2) + once(3) != 6; }\n";
+    let sandbox = recorded("peak.c", program, &["-O2"]);
+    let rows = by_object(&sandbox);
+    let row = rows.iter().find(|row| row["name"].as_str().is_some_and(|name| name.contains("once"))).unwrap();
+    assert_eq!(["blocks", "bytes", "peak_bytes"].map(|name| row[name].as_u64().unwrap()), [3, 2400, 800], "{row}");
+}
+
+#[test]
 fn a_vector_of_rust_is_a_block_of_the_function_that_fills_it() {
     let program = "use std::collections::HashMap;\n\
                    #[inline(never)]\nfn squares(n: u64) -> Vec<u64> {\nlet mut all = Vec::new();\n\
@@ -196,20 +247,26 @@ fn a_vector_of_rust_is_a_block_of_the_function_that_fills_it() {
                    for i in 0..n {\nall.insert(i, n); /* index */\n}\nall\n}\n\
                    fn main() {\nlet (squares, index) = (squares(1000), index(500));\n\
                    let some: Vec<u64> = squares.iter().filter(|n| index.contains_key(n)).copied().collect(); /* some */\n\
-                   assert_eq!(some.len(), 23);\n\
+                   assert_eq!(some.len(), 23);\nlet mut sorted: Vec<u64> = (0..3000).map(|i| i * 7919 % 5003).collect(); /* unsorted */\n\
+                   sorted.sort(); /* sorted */\nassert!(sorted[1] > 0);\n\
                    let more = std::thread::spawn(|| {\nlet mut all = Vec::new();\nfor i in 0..200_u64 {\nall.push(i); /* more */\n}\nall\n});\n\
                    assert_eq!(more.join().unwrap().len(), 200);\n}\n";
     let sandbox = Sandbox::new();
     sandbox.write("vectors.rs", program);
     let mut compiler = sandbox.command(bf_tests::program("bf-rustc"));
-    sandbox.compile(&mut compiler, ["-O", "-g", "-bf-data-structs", "vectors.rs", "-o", "program"]);
+    sandbox.compile(
+        &mut compiler,
+        ["-O", "-g", "-C", "codegen-units=16", "-bf-data-structs", "vectors.rs", "-o", "program"],
+    );
     let _ = succeed(&mut sandbox.program("program"));
     let found = allocated(&sandbox);
     for (function, comment, blocks) in [
         ("vectors::squares", "squares", 9),
         ("vectors::index", "index", 9),
         ("vectors::main", "some", 4),
-        ("vectors::main::{closure#1}", "more", 7),
+        ("vectors::main", "unsorted", 1),
+        ("vectors::main", "sorted", 1),
+        ("vectors::main::{closure#2}", "more", 7),
     ] {
         let name = format!("{function} (vectors.rs:{})", line(program, comment));
         assert!(found.contains(&(name.clone(), blocks)), "{name}: {found:?}");

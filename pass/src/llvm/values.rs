@@ -174,6 +174,11 @@ impl Value {
             .map(|at| Self(unsafe { LLVMGetUser(at) }))
     }
 
+    /// Whether something else than calls of it uses this function.
+    pub(crate) fn has_its_address_taken(self) -> bool {
+        self.users().any(|user| user.instruction() != Instruction::Call || user.callee() != self)
+    }
+
     pub(crate) fn is_argument(self) -> bool {
         // SAFETY: as said above the impl.
         unsafe { !LLVMIsAArgument(self.0).is_null() }
