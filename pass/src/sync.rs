@@ -10,8 +10,11 @@ use bf_abi::{LOCK_SYMBOL, RELEASE_SYMBOL, SYNC_SYMBOL};
 use crate::emit::Emitter;
 use crate::llvm::{Block, Instruction, Module, Type, Value};
 
-/// Calls of OpenMP's runtime library that start a function of the program on other threads, and which argument that is.
-const STARTS: [(&str, u32); 5] = [
+/// Calls of libraries that start a function of the program on other threads, or for whichever thread comes first, and which argument
+/// that is.
+const STARTS: [(&str, u32); 7] = [
+    ("pthread_once", 1),
+    ("call_once", 1),
     ("__kmpc_fork_call", 2),
     ("__kmpc_fork_call_if", 2),
     ("__kmpc_fork_teams", 2),
@@ -44,7 +47,7 @@ fn of_function(name: &str) -> Option<Lets> {
     if let Some(lock) = unlocked(name) {
         return Some(Lets::Unlock(lock));
     }
-    if is_atomic(name) {
+    if is_atomic(name) || is_of_rusts_library(name, &["7Condvar4wait", "7Condvar12wait_timeout", "7Condvar10notify_"]) {
         return Some(Lets::Release);
     }
     let syncs = match name.strip_prefix("__kmpc_") {
@@ -74,28 +77,20 @@ fn of_function(name: &str) -> Option<Lets> {
                 | "taskloop_5"
         ),
         None => {
-            matches!(
-                name,
-                "pthread_barrier_wait"
-                    | "pthread_cond_broadcast"
-                    | "pthread_cond_clockwait"
-                    | "pthread_cond_signal"
-                    | "pthread_cond_timedwait"
-                    | "pthread_cond_wait"
-                    | "sem_post"
-                    | "cnd_broadcast"
-                    | "cnd_signal"
-                    | "cnd_timedwait"
-                    | "cnd_wait"
-            ) || is_of_rusts_library(name)
-                || name.starts_with("_ZNSt18condition_variable")
-                || name.starts_with("_ZNSt3__118condition_variable")
+            matches!(name, "__cxa_guard_release" | "eventfd_write" | "pthread_barrier_wait" | "pthread_kill")
+                || is_of_rusts_library(name, &["7Barrier4wait", "6Thread6unpark"])
+                || is_of_libcxx(
+                    name,
+                    &["7promiseIvE", "17__assoc_sub_state"],
+                    &["9set_value", "13set_exception", "12__make_ready"],
+                )
         }
     };
     syncs.then_some(Lets::Sync)
 }
 
-/// Functions that take a lock, where it is, and functions that let it go.
+/// Functions that take a lock, where it is, and functions that let it go. A semaphore is let go by who posts it. Who signals a condition
+/// need not be told of: what others wait for is changed under the lock.
 const LOCKS: [(Lock, &[&str], &[&str]); 3] = [
     (
         Lock::At(0),
@@ -114,6 +109,12 @@ const LOCKS: [(Lock, &[&str], &[&str]); 3] = [
             "pthread_rwlock_clockwrlock",
             "pthread_spin_lock",
             "pthread_spin_trylock",
+            "sem_wait",
+            "sem_trywait",
+            "sem_timedwait",
+            "sem_clockwait",
+            "flockfile",
+            "ftrylockfile",
             "mtx_lock",
             "mtx_trylock",
             "mtx_timedlock",
@@ -121,25 +122,34 @@ const LOCKS: [(Lock, &[&str], &[&str]); 3] = [
             "omp_test_lock",
             "omp_set_nest_lock",
             "omp_test_nest_lock",
-            "_ZNSt3__15mutex4lockEv",
-            "_ZNSt3__15mutex8try_lockEv",
         ],
         &[
             "pthread_mutex_unlock",
             "pthread_rwlock_unlock",
             "pthread_spin_unlock",
+            "sem_post",
+            "funlockfile",
             "mtx_unlock",
             "omp_unset_lock",
             "omp_unset_nest_lock",
-            "_ZNSt3__15mutex6unlockEv",
         ],
     ),
-    (
-        Lock::At(1),
-        &["pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait", "cnd_wait", "cnd_timedwait"],
-        &[],
-    ),
+    (Lock::At(1), &WAITS, &WAITS),
     (Lock::At(2), &["__kmpc_critical", "__kmpc_critical_with_hint"], &["__kmpc_end_critical"]),
+];
+
+/// Functions that let a lock go and take it again.
+const WAITS: [&str; 5] =
+    ["pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait", "cnd_wait", "cnd_timedwait"];
+
+/// The locks of LLVM's C++ library that are not written in its headers.
+const OF_LIBCXX: [&str; 6] = [
+    "5mutex",
+    "15recursive_mutex",
+    "11timed_mutex",
+    "21recursive_timed_mutex",
+    "19__shared_mutex_base",
+    "18shared_timed_mutex",
 ];
 
 /// Whether a lock's function of this name is the one named; Fortran's have one more character.
@@ -149,17 +159,34 @@ fn is_named(name: &str, one: &&str) -> bool {
 
 /// The lock that a call of a function of this name lets go.
 fn unlocked(name: &str) -> Option<Lock> {
-    LOCKS.iter().find(|(.., free)| free.iter().any(|one| is_named(name, one))).map(|&(lock, ..)| lock)
+    let of_name = LOCKS.iter().find(|(.., free)| free.iter().any(|one| is_named(name, one))).map(|&(lock, ..)| lock);
+    let of_libcxx = is_of_libcxx(name, &OF_LIBCXX, &["6unlock", "13unlock_shared"]).then_some(Lock::At(0));
+    of_name.or(of_libcxx).or_else(|| waited_for(name))
 }
 
 /// The lock that the thread may hold once a call of a function of this name is back.
 fn locked(name: &str) -> Option<Lock> {
-    let waits = ["_ZNSt18condition_variable", "_ZNSt3__118condition_variable"]
-        .iter()
-        .any(|class| name.strip_prefix(class).is_some_and(|method| method.contains("wait")));
-    let of_name = LOCKS.iter().find(|(_, take, _)| take.iter().any(|one| is_named(name, one)));
-    // Either library's `unique_lock` begins with a pointer to its mutex.
-    of_name.map(|&(lock, ..)| lock).or_else(|| waits.then_some(Lock::Behind(1)))
+    const TAKE: [&str; 4] = ["4lock", "8try_lock", "11lock_shared", "15try_lock_shared"];
+    let of_name = LOCKS.iter().find(|(_, take, _)| take.iter().any(|one| is_named(name, one))).map(|&(lock, ..)| lock);
+    let of_libcxx = is_of_libcxx(name, &OF_LIBCXX, &TAKE).then_some(Lock::At(0));
+    of_name.or(of_libcxx).or_else(|| waited_for(name))
+}
+
+/// The lock of a condition of C++ that a call waits for. Either library's `unique_lock` begins with a pointer to its mutex.
+fn waited_for(name: &str) -> Option<Lock> {
+    let of_libstdcxx = name.strip_prefix("_ZNSt18condition_variable").is_some_and(|method| method.contains("wait"));
+    let of_libcxx = is_of_libcxx(name, &["18condition_variable"], &["4wait", "15__do_timed_wait"])
+        || is_of_libcxx(name, &["17__assoc_sub_state"], &["10__sub_wait"]);
+    (of_libstdcxx || of_libcxx).then_some(Lock::Behind(1))
+}
+
+/// Whether it is a function of LLVM's C++ library: a method of one of some classes whose name begins like one of these.
+fn is_of_libcxx(name: &str, classes: &[&str], methods: &[&str]) -> bool {
+    let of_class = |rest: &str| {
+        let method = classes.iter().find_map(|class| rest.strip_prefix(class));
+        method.is_some_and(|method| methods.iter().any(|one| method.starts_with(one)))
+    };
+    name.strip_prefix("_ZNSt3__1").is_some_and(of_class)
 }
 
 /// Whether a function of this name releases a word, and nothing else.
@@ -168,13 +195,16 @@ fn is_atomic(name: &str) -> bool {
     name.strip_prefix("__atomic_").is_some_and(|rest| ATOMIC.iter().any(|start| rest.starts_with(start)))
 }
 
-/// Whether it is one of those functions of Rust's standard library that no crate has a copy of, in either mangling.
-fn is_of_rusts_library(name: &str) -> bool {
-    const RELEASES: [&str; 5] =
-        ["7Barrier4wait", "7Condvar4wait", "7Condvar12wait_timeout", "7Condvar10notify_", "6Thread6unpark"];
+/// Whether it is one of some functions of Rust's standard library that no crate has a copy of, in either mangling.
+fn is_of_rusts_library(name: &str, parts: &[&str]) -> bool {
     (name.starts_with("_RN") || name.starts_with("_ZN3std"))
         && name.contains("3std")
-        && RELEASES.iter().any(|part| name.contains(part))
+        && parts.iter().any(|part| name.contains(part))
+}
+
+/// Whether it is what the C++ libraries make of a function that is to be called once.
+fn is_called_once(name: &str) -> bool {
+    name.contains("St9once_flag18_Prepare_execution") || is_of_libcxx(name, &["17__call_once_proxy"], &[""])
 }
 
 /// Writes the calls of one module.
@@ -185,7 +215,7 @@ pub(crate) struct Writer {
     lock: Value,
     lock_ty: Type,
     pointer: Type,
-    /// Functions that run as a part of an OpenMP region, or as a task.
+    /// Functions that run as a part of an OpenMP region, as a task, or once for all threads.
     parts: Vec<Value>,
     /// Functions whose calls let others go on.
     callees: HashMap<Value, Lets>,
@@ -196,7 +226,8 @@ pub(crate) struct Writer {
 impl Writer {
     /// Declares the runtime's functions if there is anything to tell.
     pub(crate) fn new(module: Module) -> Option<Self> {
-        let parts = module.functions().flat_map(started).collect::<Vec<_>>();
+        let once = module.functions().filter(|each| is_called_once(&each.name()));
+        let parts = module.functions().flat_map(started).chain(once).collect::<Vec<_>>();
         let callees = module.functions().filter_map(|each| Some((each, of_function(&each.name())?)));
         let callees = callees.collect::<HashMap<_, _>>();
         let takers = module.functions().filter_map(|each| Some((each, locked(&each.name())?)));
@@ -287,25 +318,40 @@ mod tests {
                 Some(Lets::Sync),
                 &[
                     "__kmpc_barrier",
-                    "pthread_cond_signal",
-                    "sem_post",
-                    "_ZNSt18condition_variable10notify_oneEv",
+                    "__cxa_guard_release",
+                    "_ZNSt3__117__assoc_sub_state9set_valueEv",
                     "_ZN3std4sync7barrier7Barrier4wait17h0123456789abcdefE",
                     "_RNvMs0_NtNtCsjrHSEGnQ3l9_3std4sync7barrierNtB5_7Barrier4wait",
                 ][..],
             ),
-            (Some(Lets::Release), &["__atomic_store_16", "__atomic_fetch_add_8"]),
+            (
+                Some(Lets::Release),
+                &["__atomic_store_16", "__atomic_fetch_add_8", "_ZN3std4sync7condvar7Condvar10notify_one17hE"],
+            ),
             (
                 Some(Lets::Unlock(Lock::At(0))),
-                &["pthread_mutex_unlock", "mtx_unlock", "omp_unset_lock", "omp_unset_lock_"],
+                &[
+                    "pthread_mutex_unlock",
+                    "sem_post",
+                    "mtx_unlock",
+                    "omp_unset_lock",
+                    "omp_unset_lock_",
+                    "_ZNSt3__119__shared_mutex_base13unlock_sharedEv",
+                ],
             ),
+            (Some(Lets::Unlock(Lock::At(1))), &["pthread_cond_wait"]),
             (Some(Lets::Unlock(Lock::At(2))), &["__kmpc_end_critical"]),
+            (Some(Lets::Unlock(Lock::Behind(1))), &["_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"]),
             (
                 None,
                 &[
                     "__kmpc_critical",
                     "__kmpc_for_static_init_4",
                     "pthread_mutex_lock",
+                    "pthread_cond_signal",
+                    "_ZNSt18condition_variable10notify_oneEv",
+                    "_ZNSt3__118condition_variable10notify_oneEv",
+                    "_ZNSt3__15mutex4lockEv",
                     "sem_wait",
                     "barrier",
                     "flush",
@@ -323,7 +369,15 @@ mod tests {
         for (lock, names) in [
             (
                 Some(Lock::At(0)),
-                &["pthread_mutex_lock", "pthread_spin_trylock", "omp_set_lock", "omp_test_nest_lock_"][..],
+                &[
+                    "pthread_mutex_lock",
+                    "pthread_spin_trylock",
+                    "sem_timedwait",
+                    "omp_set_lock",
+                    "omp_test_nest_lock_",
+                    "_ZNSt3__15mutex8try_lockEv",
+                    "_ZNSt3__115recursive_mutex4lockEv",
+                ][..],
             ),
             (Some(Lock::At(1)), &["pthread_cond_wait", "cnd_timedwait"]),
             (Some(Lock::At(2)), &["__kmpc_critical", "__kmpc_critical_with_hint"]),
@@ -336,7 +390,7 @@ mod tests {
             ),
             (
                 None,
-                &["pthread_mutex_unlock", "pthread_mutex_lock_", "sem_wait", "_ZNSt18condition_variable10notify_oneEv"],
+                &["pthread_mutex_unlock", "pthread_mutex_lock_", "sem_post", "_ZNSt18condition_variable10notify_oneEv"],
             ),
         ] {
             names.iter().for_each(|name| assert_eq!(locked(name), lock, "{name}"));

@@ -93,6 +93,17 @@ static void wait_for_other(void)
         pthread_cond_wait(&condition.changed, &mutex.lock);
     pthread_mutex_unlock(&mutex.lock);
 }
+#elif defined SEMAPHORE
+#include <semaphore.h>
+
+static sem_t arrived[2];
+static __thread int number;
+
+static void wait_for_other(void)
+{
+    sem_post(&arrived[1 - number]);
+    sem_wait(&arrived[number]);
+}
 #elif defined MUTEX
 #include <sched.h>
 
@@ -125,9 +136,12 @@ static void wait_for_other(void)
 }
 #endif
 
-static void *run(void *number)
+static void *run(void *me)
 {
-    work((int)(long)number);
+#ifdef SEMAPHORE
+    number = (int)(long)me;
+#endif
+    work((int)(long)me);
     return NULL;
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 const TEAM: &str = include_str!("../programs/team.c");
 const EXCHANGE: &str = include_str!("../programs/exchange.c");
+const ONCE: &str = include_str!("../programs/once.cpp");
 const POOL: &str = include_str!("../programs/pool.c");
 const ROUNDS: &str = include_str!("../programs/rounds.cpp");
 
@@ -184,6 +185,13 @@ fn blocks_that_are_exchanged_in_a_moment() {
 }
 
 #[test]
+fn blocks_that_are_exchanged_by_semaphores() {
+    for (lines, rounds) in [(8, 500), (4096, 10)] {
+        let _ = exchange(lines, rounds, &["-pthread", "-DSEMAPHORE"]);
+    }
+}
+
+#[test]
 fn blocks_that_are_exchanged_by_a_condition() {
     for (lines, rounds) in [(8, 500), (4096, 10)] {
         let _ = exchange(lines, rounds, &["-pthread", "-DCONDITION"]);
@@ -195,6 +203,23 @@ fn blocks_that_are_exchanged_by_a_condition() {
 fn blocks_that_are_exchanged_by_atomics() {
     for (lines, rounds) in [(8, 500), (4096, 10)] {
         let _ = exchange(lines, rounds, &["-pthread", "-DATOMIC"]);
+    }
+}
+
+/// Who comes later waits until what is to be done once is done, and stores where that was stored.
+#[test]
+fn lines_that_are_stored_once_and_then_again() {
+    let (lines, rounds) = (constant(ONCE, "LINES"), constant(ONCE, "ROUNDS"));
+    let taken = 2 * lines * (rounds - 1);
+    for way in ["-DGUARD", "-DPOSIX", "-DSTANDARD"] {
+        let sandbox = Sandbox::new();
+        sandbox.write("once.cpp", ONCE);
+        let mut compiler = sandbox.command(Build::Bf.cxx());
+        sandbox.compile(&mut compiler, ["-O2", "-pthread", way, "once.cpp", "-o", "once"]);
+        let _ = succeed(sandbox.program("once").env("BF_PROFILE", "once.bfp"));
+        let coherence = number(&levels(&sandbox, &["--cache", "L1=4M:full", "once.bfp"])[0], "coherence");
+        // Flags are lines, too.
+        assert!((taken..=taken + 4 * rounds).contains(&coherence), "{coherence} of {taken} {way}");
     }
 }
 
