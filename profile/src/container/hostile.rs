@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::read;
-use super::salvage::salvage;
+use super::salvage::{salvage, salvage_file};
 use super::tests::bytes;
 use super::write::header;
 use crate::error::{Damage, Error};
@@ -176,6 +176,10 @@ fn salvage_refuses_what_it_cannot_judge() {
     let next = Format { major: 2, ..Format::PROFILE };
     let newer = SectionWriter::new(Vec::new(), &next, 1).unwrap().finish(0).unwrap();
     assert!(matches!(salvage(&newer), Err(Error::Newer { major: 2, .. })));
+    // A hole larger than any memory.
+    let huge = tempfile::NamedTempFile::new().unwrap();
+    huge.as_file().set_len(1 << 43).unwrap();
+    assert!(matches!(salvage_file(huge.path()), Err(Error::Foreign { .. })));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is left of a damaged profile.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use super::assemble::{Assembly, Parts};
@@ -21,19 +22,29 @@ use crate::wire::Head;
 /// [`Error::Io`]; [`Error::Foreign`] if it is no profile and [`Error::Newer`] if its version is unknown, because then
 /// nothing in it can be told to be intact.
 pub fn salvage_file(path: impl AsRef<Path>) -> Result<(Profile, Vec<String>), Error> {
-    salvage(&fs::read(path)?)
+    let mut file = File::open(path)?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(FILE_HEADER as u64).read_to_end(&mut bytes)?;
+    // What is no profile may be of any length.
+    begin(&bytes)?;
+    file.read_to_end(&mut bytes)?;
+    salvage(&bytes)
+}
+
+/// What is lost of the file header; fails where nothing behind it can be read.
+fn begin(bytes: &[u8]) -> Result<Option<Error>, Error> {
+    match Format::PROFILE.check(bytes) {
+        Ok(()) => Ok(None),
+        Err(lost @ (Error::Truncated { .. } | Error::Corrupt { .. })) => Ok(Some(lost)),
+        Err(error) => Err(error),
+    }
 }
 
 /// More tags than a run can give names to.
 const MOST_TAGS: u32 = 1 << 16;
 
 pub(super) fn salvage(bytes: &[u8]) -> Result<(Profile, Vec<String>), Error> {
-    let mut lost = Vec::new();
-    match Format::PROFILE.check(bytes) {
-        Ok(()) => {}
-        Err(error @ (Error::Truncated { .. } | Error::Corrupt { .. })) => lost.push(error.to_string()),
-        Err(error) => return Err(error),
-    }
+    let mut lost: Vec<String> = begin(bytes)?.iter().map(ToString::to_string).collect();
     let mut scan =
         Scan { bytes, offset: FILE_HEADER.min(bytes.len()), number: 0, tail_lost: bytes.len() < FILE_HEADER };
     let mut assembly = Assembly::default();
