@@ -1,6 +1,7 @@
 //! Tables that go out as Parquet files: rows in, row groups out, so that memory stays bounded however long they are.
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::spare_profile};
+use bf_profile::Replacement;
 use parquet::{
     basic::{Compression, LogicalType, Repetition, Type as Physical},
     column::writer::ColumnWriter,
@@ -11,7 +12,6 @@ use parquet::{
 };
 use std::{
     fmt,
-    fs::File,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -90,18 +90,15 @@ pub type Column = (String, Kind);
 /// A table on its way into a file, which is there only once the table is complete.
 pub struct Table {
     path: PathBuf,
-    unfinished: PathBuf,
-    writer: SerializedFileWriter<File>,
+    writer: SerializedFileWriter<Replacement>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     /// Begins a file at `path`; `schema` names what its columns mean.
     pub fn new(path: &Path, schema: &str, columns: Vec<Column>) -> Result<Self, Failure> {
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(".tmp");
-        let unfinished = PathBuf::from(unfinished);
-        let file = File::create(&unfinished).map_err(|error| Failure::file("write", path, error))?;
+        spare_profile(path)?;
+        let file = Replacement::new(path).map_err(|error| Failure::file("write", path, error))?;
         let failed = |error: ParquetError| Failure::file("write", path, error);
         let fields = columns.iter().map(field).collect::<Result<_, _>>().map_err(failed)?;
         let schema_of_rows = Type::group_type_builder("bf").with_fields(fields).build().map_err(failed)?;
@@ -111,7 +108,7 @@ impl Table {
             .set_key_value_metadata(Some(vec![KeyValue::new("schema".to_owned(), schema.to_owned())]))
             .build();
         let writer = SerializedFileWriter::new(file, Arc::new(schema_of_rows), Arc::new(properties)).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), unfinished, writer, rows: Vec::new() })
+        Ok(Self { path: path.to_owned(), writer, rows: Vec::new() })
     }
 
     /// Adds a row with a cell for each column.
@@ -124,20 +121,13 @@ impl Table {
     pub fn finish(mut self) -> Result<(), Failure> {
         self.group()?;
         let failed = |error: &dyn fmt::Display| Failure::file("write", &self.path, error);
-        self.writer.finish().map_err(|error| failed(&error))?;
-        std::fs::rename(&self.unfinished, &self.path).map_err(|error| failed(&error))
+        let file = self.writer.into_inner().map_err(|error| failed(&error))?;
+        file.finish().map_err(|error| failed(&error))
     }
 
     fn group(&mut self) -> Result<(), Failure> {
         let rows = std::mem::take(&mut self.rows);
         pack(&mut self.writer, &rows).map_err(|error| Failure::file("write", &self.path, error))
-    }
-}
-
-impl Drop for Table {
-    fn drop(&mut self) {
-        // Gone already if the table was finished.
-        let _ = std::fs::remove_file(&self.unfinished);
     }
 }
 
@@ -153,7 +143,7 @@ fn field((name, kind): &Column) -> Result<Arc<Type>, ParquetError> {
 }
 
 /// Writes rows as one group, column by column.
-fn pack(writer: &mut SerializedFileWriter<File>, rows: &[Vec<Cell>]) -> Result<(), ParquetError> {
+fn pack(writer: &mut SerializedFileWriter<Replacement>, rows: &[Vec<Cell>]) -> Result<(), ParquetError> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -194,6 +184,7 @@ fn pack(writer: &mut SerializedFileWriter<File>, rows: &[Vec<Cell>]) -> Result<(
 mod tests {
     use super::*;
     use parquet::file::reader::{FileReader as _, SerializedFileReader};
+    use std::fs::File;
 
     #[test]
     fn rows_read_back_and_a_table_that_is_given_up_leaves_nothing() {

@@ -40,7 +40,8 @@ fn replace(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>
     })
 }
 
-fn spare_profile(path: &Path) -> Result<(), Failure> {
+/// Refuses a file that is a profile.
+pub fn spare_profile(path: &Path) -> Result<(), Failure> {
     if path.is_file() && is_profile(path) {
         return Err(Failure::Usage(format!("{} is a profile, which would be lost; name another file", path.display())));
     }

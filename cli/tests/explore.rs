@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::Path,
     process::{Command, Output},
 };
@@ -132,6 +133,27 @@ fn rows_say_what_lines_say() {
     stdout(&bf(folder.path(), &[&SPACE[..], &["--format", "parquet", "-o", "t.parquet"]].concat()));
     let file = fs::read(folder.path().join("t.parquet")).unwrap();
     assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
+}
+
+#[test]
+fn a_table_goes_where_other_outputs_go() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let write = |to| bf(folder.path(), &[&SPACE[..], &["--format", "parquet", "-o", to]].concat());
+    fs::write(at("target"), "old").unwrap();
+    symlink("target", at("link")).unwrap();
+    stdout(&write("link"));
+    assert!(at("link").is_symlink() && fs::read(at("target")).unwrap().starts_with(b"PAR1"));
+    symlink("/dev/full", at("full")).unwrap();
+    let (code, message) = failure(&write("full"));
+    assert!(code == 1 && message.contains("failed to write full: ") && message.contains("No space"), "{message}");
+    assert!(at("full").is_symlink());
+    let before = fs::read(at("t.bfp")).unwrap();
+    let (code, message) = failure(&write("t.bfp"));
+    assert!(
+        code == 2 && message.contains("t.bfp is a profile") && fs::read(at("t.bfp")).unwrap() == before,
+        "{message}"
+    );
 }
 
 /// Threads whose stacks would be larger than any address space cannot be made.

@@ -32,7 +32,7 @@ mod varint;
 mod wire;
 
 pub use coherence::{ByPosition, Coherence, LineCoherence};
-pub use container::{Union, read, read_file, replace, salvage_file, write, write_file};
+pub use container::{Replacement, Union, read, read_file, replace, salvage_file, write, write_file};
 pub use counters::{BlockItem, CountItem, CountedFunction, Counters, PlaceItem};
 pub use error::{Damage, Error, Place};
 pub use merge::{check_mergeable, merge};

@@ -33,25 +33,58 @@ pub fn write_file(path: impl AsRef<Path>, profile: &Profile) -> Result<(), Error
 ///
 /// # Errors
 /// Those of `work`, and of the system.
-pub fn replace<E: From<io::Error>>(
-    path: &Path,
-    work: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
-) -> Result<(), E> {
-    let target = match fs::metadata(path) {
-        Ok(there) if !there.is_file() => {
-            let mut file = BufWriter::new(OpenOptions::new().write(true).open(path)?);
-            work(&mut file)?;
-            return Ok(file.flush()?);
-        }
-        Ok(_) => fs::canonicalize(path)?,
-        Err(_) => path.to_owned(),
-    };
-    let temporary = Temporary(temporary_beside(&target));
-    let mut file = BufWriter::new(File::create(&temporary.0)?);
+pub fn replace<E: From<io::Error>>(path: &Path, work: impl FnOnce(&mut Replacement) -> Result<(), E>) -> Result<(), E> {
+    let mut file = Replacement::new(path)?;
     work(&mut file)?;
-    file.flush()?;
-    drop(file);
-    Ok(temporary.rename(&target)?)
+    Ok(file.finish()?)
+}
+
+/// What is to stand at a path, as it is written; see [`write_file`]. Dropped before it is finished, it leaves what was
+/// there.
+#[derive(Debug)]
+pub struct Replacement {
+    file: BufWriter<File>,
+    /// The name it has for now and the one it gets; none where the path is written straight to.
+    names: Option<(Temporary, PathBuf)>,
+}
+
+impl Replacement {
+    /// Nothing so far.
+    ///
+    /// # Errors
+    /// Those of the system: nothing can be written there.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        let target = match fs::metadata(path) {
+            Ok(there) if !there.is_file() => {
+                let file = OpenOptions::new().write(true).open(path)?;
+                return Ok(Self { file: BufWriter::new(file), names: None });
+            }
+            Ok(_) => fs::canonicalize(path)?,
+            Err(_) => path.to_owned(),
+        };
+        let temporary = Temporary(temporary_beside(&target));
+        let file = BufWriter::new(File::create(&temporary.0)?);
+        Ok(Self { file, names: Some((temporary, target)) })
+    }
+
+    /// Puts it in its place.
+    ///
+    /// # Errors
+    /// Those of the system; what was there stays.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.names.map_or(Ok(()), |(temporary, target)| temporary.rename(&target))
+    }
+}
+
+impl Write for Replacement {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 /// A name in the same directory that no other writer uses: other processes have another id, and other threads another
@@ -65,6 +98,7 @@ fn temporary_beside(target: &Path) -> PathBuf {
 }
 
 /// A file that is removed unless it was renamed.
+#[derive(Debug)]
 struct Temporary(PathBuf);
 
 impl Temporary {

@@ -15,7 +15,7 @@ pub(crate) mod tests;
 mod union;
 mod write;
 
-pub use file::{read_file, replace, write_file};
+pub use file::{Replacement, read_file, replace, write_file};
 pub use read::read;
 pub use salvage::salvage_file;
 pub use union::Union;
