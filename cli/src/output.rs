@@ -6,8 +6,9 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::{
-    fs,
+    fs::{self, Metadata},
     io::{self, BufWriter, Write},
+    os::unix::fs::MetadataExt as _,
     path::Path,
 };
 
@@ -44,6 +45,19 @@ fn replace(path: &Path, work: impl FnOnce(&mut dyn Write) -> Result<(), Failure>
 pub fn spare_profile(path: &Path) -> Result<(), Failure> {
     if path.is_file() && is_profile(path) {
         return Err(Failure::Usage(format!("{} is a profile, which would be lost; name another file", path.display())));
+    }
+    Ok(())
+}
+
+/// Refuses a file that is the trace to read, by whatever name.
+pub fn spare_trace(path: &Path, trace: &Path) -> Result<(), Failure> {
+    let is_trace =
+        |there: Metadata| fs::metadata(trace).is_ok_and(|read| (read.dev(), read.ino()) == (there.dev(), there.ino()));
+    if fs::metadata(path).is_ok_and(|there| there.is_file() && is_trace(there)) {
+        let path = path.display();
+        return Err(Failure::Usage(format!(
+            "{path} is the trace that is read, which would be lost; name another file"
+        )));
     }
     Ok(())
 }

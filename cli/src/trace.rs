@@ -3,14 +3,11 @@
 use crate::{
     args::TraceArguments,
     failure::Failure,
-    output::{number, remark},
+    output::{number, remark, spare_trace, write_to},
     replay::open,
 };
-use bf_postproc::replay::{Format, ReplayError, print};
-use std::{
-    fs::File,
-    io::{self, BufWriter, Write},
-};
+use bf_postproc::replay::{Format, Printed, ReplayError, print};
+use std::{io::BufWriter, path::Path};
 
 /// Prints a binary trace for other simulators.
 pub fn command(arguments: &TraceArguments) -> Result<(), Failure> {
@@ -19,17 +16,19 @@ pub fn command(arguments: &TraceArguments) -> Result<(), Failure> {
             "a trace of BF_TRACE is in bf's format already; choose din, lackey or json".to_owned(),
         ));
     }
+    let to = arguments.output.as_deref().unwrap_or(Path::new("-"));
+    spare_trace(to, &arguments.trace)?;
     let source = open(&arguments.trace)?;
-    let output: Box<dyn Write> = match &arguments.output {
-        Some(path) => Box::new(File::create(path).map_err(|error| Failure::file("write", path, error))?),
-        None => Box::new(io::stdout().lock()),
-    };
-    let output = BufWriter::with_capacity(1 << 16, output);
-    let printed =
-        print(source.reader, arguments.to, arguments.din_size.into(), output).map_err(|error| match error {
-            ReplayError::Io(error) => Failure::from(error),
-            error => Failure::file("read", &arguments.trace, error),
-        })?;
+    let mut printed = Printed::default();
+    write_to(to, |output| {
+        let output = BufWriter::with_capacity(1 << 16, output);
+        printed =
+            print(source.reader, arguments.to, arguments.din_size.into(), output).map_err(|error| match error {
+                ReplayError::Io(error) => Failure::from(error),
+                error => Failure::file("read", &arguments.trace, error),
+            })?;
+        Ok(())
+    })?;
     if printed.truncated {
         remark("the trace ends early; what it holds was printed");
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::{
     fs,
     os::unix::{
-        fs::{MetadataExt as _, PermissionsExt as _},
+        fs::{MetadataExt as _, PermissionsExt as _, symlink},
         process::CommandExt as _,
     },
     path::Path,
@@ -494,6 +494,23 @@ fn a_profile_is_no_place_for_an_output() {
         assert!(code == 2 && message.contains(word), "{message}");
     }
     assert_eq!(fs::read(folder.path().join("golden.bfp")).unwrap(), before);
+}
+
+#[test]
+fn a_trace_is_no_place_for_what_is_made_of_it() {
+    let folder = golden();
+    symlink("golden.din", folder.path().join("link")).unwrap();
+    for (arguments, word) in [
+        (&["replay", "golden.din", "-o", "./golden.din"][..], "./golden.din is the trace that is read"),
+        (&["replay", "golden.din", "-o", "link"], "link is the trace"),
+        (&["trace", "link", "--to", "lackey", "-o", "golden.din"], "golden.din is the trace"),
+        (&["trace", "golden.din", "--to", "lackey", "-o", "golden.bfp"], "golden.bfp is a profile"),
+    ] {
+        let (code, message) = failure(&bf(folder.path(), arguments));
+        assert!(code == 2 && message.contains(word), "{message}");
+    }
+    assert_eq!(fs::read_to_string(folder.path().join("golden.din")).unwrap(), GOLDEN);
+    assert!(fs::read(folder.path().join("golden.bfp")).unwrap().starts_with(&bf_profile::MAGIC));
 }
 
 #[test]
