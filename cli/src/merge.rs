@@ -7,7 +7,7 @@ use crate::{
     output::{number, plural, print, remark, table},
 };
 use bf_postproc::{answer::Range, size};
-use bf_profile::{Process, Profile, Union};
+use bf_profile::{Error, Process, Profile, Union};
 use serde::Serialize;
 use std::{fs, path::Path};
 
@@ -59,6 +59,7 @@ pub fn command(arguments: &MergeArguments) -> Result<(), Failure> {
     }
     let mut counts: [Vec<u64>; FIGURES.len()] = Default::default();
     let output = &arguments.output;
+    spare_others(&mut union, output)?;
     let written = union.write(output, |process| {
         input::remark_on_end(process);
         counts.iter_mut().zip(FIGURES).for_each(|(values, (_, of))| values.push(of(process)));
@@ -97,6 +98,19 @@ pub fn command(arguments: &MergeArguments) -> Result<(), Failure> {
     };
     let rows = |merged: &Merged| merged.figures.iter().filter_map(|figure| serde_json::to_value(figure).ok()).collect();
     print(arguments.format.format, &[answer], false, text, rows)
+}
+
+/// Refuses a file that holds processes which are not among those merged.
+fn spare_others(union: &mut Union, output: &Path) -> Result<(), Failure> {
+    let merged = union.len();
+    match output.is_file().then(|| union.add(output)) {
+        None | Some(Err(Error::Foreign { .. } | Error::Io(_))) => Ok(()),
+        Some(Ok(_)) if union.len() == merged => Ok(()),
+        Some(_) => Err(Failure::Usage(format!(
+            "{} is a profile of more than is merged, which would be lost; name another file",
+            output.display()
+        ))),
+    }
 }
 
 /// Writes a profile and says how large it became.

@@ -184,6 +184,24 @@ fn several_profiles_are_merged_or_answered_each() {
 }
 
 #[test]
+fn a_merge_loses_no_process_that_it_writes_over() {
+    let folder = golden();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("other.din"), "r 0 8\n").unwrap();
+    stdout(&bf(folder.path(), &["replay", "other.din", "-o", "other.bfp"]));
+    let before = fs::read(at("other.bfp")).unwrap();
+    let (code, message) = failure(&bf(folder.path(), &["merge", "-o", "other.bfp", "golden.bfp"]));
+    assert!(code == 2 && message.contains("other.bfp is a profile of more than is merged"), "{message}");
+    assert_eq!(fs::read(at("other.bfp")).unwrap(), before);
+    // Over an empty file, over what it wrote before, and over one of its own.
+    fs::write(at("all.bfp"), "").unwrap();
+    for output in ["all.bfp", "all.bfp", "golden.bfp"] {
+        stdout(&bf(folder.path(), &["merge", "-o", output, "golden.bfp", "other.bfp"]));
+    }
+    assert_eq!(fs::read(at("all.bfp")).unwrap(), fs::read(at("golden.bfp")).unwrap());
+}
+
+#[test]
 fn a_sweep_prints_a_table_and_draws_curves() {
     let folder = golden();
     let sweep = |more: &[&str]| bf(folder.path(), &[&["sweep", "golden.bfp", "--size", "64..256"], more].concat());
