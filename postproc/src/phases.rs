@@ -4,7 +4,7 @@
 use crate::{
     Answer, Query, QueryError,
     attribution::{Figures, apportion_to, totals},
-    query::{is_wanted, query},
+    query::{check_tags, is_wanted, query},
 };
 use bf_profile::Profile;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,20 +70,21 @@ pub fn by_phase(profile: &Profile, asked: &Query) -> Result<(Answer, Vec<Phase>)
     Ok((answer, phases))
 }
 
-/// The slices of a run by number, each with the tags that make it up.
+/// The slices of a run by number, each with the tags that make it up; those without a reference asked for are left out.
 ///
 /// # Errors
-/// It was not cut into slices.
+/// It was not cut into slices, or has no such tag.
 pub fn slices(profile: &Profile, tags: &[String]) -> Result<BTreeMap<u32, Vec<String>>, QueryError> {
+    check_tags(profile, tags)?;
+    if profile.processes.iter().flat_map(|process| &process.tags).all(|tag| split(tag).1.is_none()) {
+        return Err(QueryError::NoPhases);
+    }
     let mut found: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
     for process in &profile.processes {
         let wanted = (0..).zip(&process.tags).filter(|&(tag, _)| is_wanted(process, tags, tag));
         for (path, slice) in wanted.map(|(_, name)| split(name)) {
             found.entry(slice.unwrap_or_default()).or_default().insert(path);
         }
-    }
-    if found.keys().all(|&slice| slice == 0) {
-        return Err(QueryError::NoPhases);
     }
     let named = |(slice, paths): (u32, BTreeSet<&str>)| {
         (slice, paths.into_iter().map(|path| format!("{path}@{slice}")).collect())
@@ -106,6 +107,21 @@ mod tests {
         assert_eq!(of(&["", "@2", "@10"]), ["@0", "@2", "@10"]);
         assert_eq!(of(&["", "a", "@1", "a@1"]), ["@0", "@1", "a", "a@0", "a@1"]);
         assert!(of(&[""]).is_empty());
+    }
+
+    #[test]
+    fn slices_are_those_in_which_what_is_asked_for_ran() {
+        let of = |tags: &[&str], asked: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+            let process = Process { tags: owned(tags), ..Process::default() };
+            slices(&Profile { processes: vec![process] }, &owned(asked))
+                .map(|slices| slices.into_iter().map(|(number, tags)| (number, tags.join(" "))).collect::<Vec<_>>())
+        };
+        let cut = ["", "init", "solve", "solve@2"];
+        assert_eq!(of(&cut, &[]).unwrap(), [(0, "@0 init@0 solve@0".to_owned()), (2, "solve@2".to_owned())]);
+        assert_eq!(of(&cut, &["init"]).unwrap(), [(0, "init@0".to_owned())]);
+        assert!(matches!(of(&cut, &["tea"]), Err(QueryError::Tag { .. })));
+        assert!(matches!(of(&["", "init"], &["init"]), Err(QueryError::NoPhases)));
     }
 
     #[test]
