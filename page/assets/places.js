@@ -178,16 +178,16 @@ function sourceTable(text, answer, chosen, showAll) {
 
 /** The section of tags: what ran under each of them. */
 function byTag() {
-  const tagged = state.profiles.filter((profile) => profile.tags.length > 0);
+  const tagged = state.profiles.filter((profile) => parts(profile).length > 0);
   if (tagged.length === 0) return null;
   const rows = el('div');
   const show = () => {
     try {
       const body = tagged.flatMap((profile) => {
         const all = askQuery(profile, { tags: [] });
-        return profile.tags.map((tag) => {
-          const answer = askQuery(profile, { tags: [tag] });
-          return [name(tagged.length > 1 ? `${tagLabel(tag)}, ${profile.short}` : tagLabel(tag)), share(answer.references, all.references), ...answer.levels.map((level, at) => share(level.misses, all.levels[at].misses))];
+        return parts(profile).map(({ label, tags }) => {
+          const answer = askQuery(profile, { tags });
+          return [name(tagged.length > 1 ? `${label}, ${profile.short}` : label), share(answer.references, all.references), ...answer.levels.map((level, at) => share(level.misses, all.levels[at].misses))];
         });
       });
       rows.replaceChildren(table('By tag', ['tag', 'references', ...state.levels.map((level) => `${level.name} misses`)], body, { class: 'figures' }));

@@ -52,7 +52,13 @@ const fromData = (level) => ({
 });
 
 /** A tag as one says it: a slice of time, which ends in its number, is a phase. */
-const tagLabel = (tag) => tag.replace(/(.*)@(\d+)$/s, (_, of, slice) => `${of === '' ? '' : `${of}, `}phase ${slice}`);
+const tagLabel = (tag) => tag.replace(/(.*)@(\d+)$/s, (_, of, slice) => `${of || 'no tag'}, phase ${slice}`);
+
+/** What a profile can be asked about: the slices of time, and what ran under each tag; with the tags to ask for. */
+const parts = (profile) => [
+  ...Object.entries(profile.phases).map(([slice, tags]) => ({ label: `phase ${slice}`, tags })),
+  ...profile.tags.map((tag) => ({ label: tagLabel(tag), tags: [tag] })),
+];
 
 /** The answer of the hierarchy for a profile. */
 const askQuery = (profile, more) =>

@@ -179,11 +179,20 @@ function whatIf() {
     showLevels();
     changed();
   });
-  // Those asked for on the command line may be several.
-  const named = [[], ...(state.tags.length > 1 ? [state.tags] : []), ...[...new Set(state.profiles.flatMap((profile) => profile.tags))].map((tag) => [tag])];
   const key = (tags) => JSON.stringify(tags);
-  const tag = named.length > 1
-    ? select('References', named.map((tags) => [key(tags), tags.length > 0 ? `of ${tags.map(tagLabel).join(', ')}` : 'all']), key(state.tags), (chosen) => {
+  const named = new Map([[key([]), 'all']]);
+  for (const profile of state.profiles) {
+    for (const { label, tags } of parts(profile)) {
+      if (named.has(key(tags))) continue;
+      // Slices of the same number may be made up of other tags.
+      const taken = [...named.values()].includes(`of ${label}`);
+      named.set(key(tags), `of ${taken ? `${label}, ${profile.short}` : label}`);
+    }
+  }
+  // Those asked for on the command line may be several.
+  if (!named.has(key(state.tags))) named.set(key(state.tags), `of ${state.tags.map(tagLabel).join(', ')}`);
+  const tag = named.size > 1
+    ? select('References', [...named], key(state.tags), (chosen) => {
       state.tags = JSON.parse(chosen);
       changed();
     }) : null;

@@ -5,6 +5,7 @@ use bf_postproc::{
     attribution::{self, Attribution, By, Figures, attribute},
     curve::{self, CurvePoint, Knee},
     names::shortened,
+    phases,
     spec::Scope,
     sweep::{Sweep, sweep},
 };
@@ -100,7 +101,9 @@ struct Loaded {
     line_sizes: Vec<u32>,
     /// Distances below this are kept for more than one set; the least over all line sizes.
     max_ways: u32,
-    /// Tags, and slices of time.
+    /// Slices of time by number, each with the tags that make it up; none if the run was not cut.
+    phases: BTreeMap<u32, Vec<String>>,
+    /// Tags, whole and in each slice; without what a phase is by itself.
     tags: Vec<String>,
     /// Whether it can be asked by place.
     by_place: bool,
@@ -143,11 +146,16 @@ impl Page {
         json(&bf_profile::read(bytes).map_err(|error| error.to_string()).map(|profile| {
             let limits = profile.processes.iter().flat_map(|process| &process.lines).map(|data| data.max_ways);
             let sampled = profile.processes.iter().flat_map(|process| &process.sampled).map(|data| data.max_ways);
+            let phases = phases::slices(&profile, &[]).unwrap_or_default();
+            let mut tags = phases::names(&profile);
+            let is_phase = |tag: &String| phases.values().any(|of| matches!(&of[..], [only] if only == tag));
+            tags.retain(|tag| !tag.starts_with('@') || !is_phase(tag));
             let loaded = Loaded {
                 profile: self.profiles.len(),
                 line_sizes: bf_postproc::query::line_sizes(&profile),
                 max_ways: limits.chain(sampled).min().unwrap_or(0),
-                tags: bf_postproc::phases::names(&profile),
+                phases,
+                tags,
                 by_place: profile.processes.iter().any(|process| !process.items.is_empty()),
             };
             self.profiles.push(profile);

@@ -333,11 +333,18 @@ fn slices_of_time_are_phases() {
     let rows: Vec<(String, String)> = serde_json::from_value(rows).unwrap();
     let names: Vec<_> = rows.iter().map(|(name, _)| name.as_str()).collect();
     let lists = ["list", "list, phase 0", "list, phase 1", "list, phase 2"];
-    assert_eq!(names, [&["phase 0"], &lists[..], &["rows", "rows, phase 0"]].concat());
+    let slices = ["phase 0", "phase 1", "phase 2", "no tag, phase 0"];
+    assert_eq!(names, [&slices[..], &lists, &["rows", "rows, phase 0"]].concat());
     let references =
         |row: &(String, String)| -> u64 { row.1.split_whitespace().next().unwrap().replace(',', "").parse().unwrap() };
-    assert_eq!(references(&rows[1]), 131_072);
-    assert_eq!(rows[2..5].iter().map(references).sum::<u64>(), 131_072);
+    assert_eq!(references(&rows[4]), 131_072);
+    assert_eq!(rows[5..8].iter().map(references).sum::<u64>(), 131_072);
+    let course = sandbox.bf(&["report", "0.bfp", "--by", "phase", "--cache", "L1=32K:8"]);
+    let figure = |item: &Value, name: &str| item[name].as_u64().unwrap();
+    let phases = course["items"].as_array().unwrap().iter();
+    let phases: Vec<_> =
+        phases.map(|item| figure(item, "load_references") + figure(item, "store_references")).collect();
+    assert_eq!(rows[..3].iter().map(references).collect::<Vec<_>>(), phases);
     quiet(&browser, &[file_address(&page)]);
 }
 
