@@ -93,6 +93,7 @@ pub fn histogram_columns() -> Vec<Column> {
         ("distance", Integer),
         ("distance_below", Integer),
         ("counted", Integer),
+        ("cause", Text),
     ])
 }
 
@@ -181,8 +182,8 @@ impl Key<'_> {
         ])
     }
 
-    /// The rows of all histograms of a process that was recorded whole. Cold references have no distance, and those from
-    /// the greatest distance on that is kept have no upper end.
+    /// The rows of all histograms of a process that was recorded whole. References that miss in every cache have a cause
+    /// instead of a distance, and those from the greatest distance on that is kept have no upper end.
     pub fn histogram_rows(
         &self,
         process: &Process,
@@ -195,26 +196,36 @@ impl Key<'_> {
                     Owner::Global => None,
                 };
                 let tag = process.tags.get(*tag as usize).map_or("", String::as_str);
-                let mut put = |sets: u64, figure: &str, from: Option<u64>, to: Option<u64>, count: u64| {
+                let mut put = |sets: u64, figure: &str, at: At, count: u64| {
                     if count == 0 {
                         return Ok(());
                     }
+                    let (from, to, cause) = match at {
+                        At::Distance(from, to) => (Some(from), to, None),
+                        At::Everywhere(cause) => (None, None, Some(cause)),
+                    };
                     let front = [data.line_bytes.into(), slot.into(), tag.into(), sets.into(), figure.into()];
-                    take(self.row(front.into_iter().chain([from.into(), to.into(), count.into()])))
+                    take(self.row(front.into_iter().chain([from.into(), to.into(), count.into(), cause.into()])))
                 };
-                put(1, "loads", None, None, histograms.cold[0])?;
-                put(1, "stores", None, None, histograms.cold[1])?;
+                let everywhere = [("cold", histograms.cold), ("invalidated", histograms.lost())];
+                for bits in 0..=histograms.sets.len() {
+                    for (cause, counts) in everywhere {
+                        for (figure, count) in FIGURES.iter().zip(counts) {
+                            put(1 << bits, figure, At::Everywhere(cause), count)?;
+                        }
+                    }
+                }
                 let full = &histograms.full;
                 let all = [&full.loads, &full.stores, &full.writebacks, &full.resident];
                 for (figure, bins) in FIGURES.iter().zip(all) {
-                    bins.iter().try_for_each(|bin| put(1, figure, Some(bin.lo), Some(bin.hi), bin.count))?;
+                    bins.iter().try_for_each(|bin| put(1, figure, At::Distance(bin.lo, Some(bin.hi)), bin.count))?;
                 }
                 for (bits, sets) in (1_u32..).zip(&histograms.sets) {
                     let all = [&sets.loads, &sets.stores, &sets.writebacks, &sets.resident];
                     for (figure, counts) in FIGURES.iter().zip(all) {
                         for (distance, &count) in (0_u64..).zip(counts) {
                             let below = (distance < u64::from(data.max_ways)).then_some(distance + 1);
-                            put(1 << bits, figure, Some(distance), below, count)?;
+                            put(1 << bits, figure, At::Distance(distance, below), count)?;
                         }
                     }
                 }
@@ -254,3 +265,59 @@ impl Key<'_> {
 
 /// Histograms by name, in the order of their fields.
 const FIGURES: [&str; 4] = ["loads", "stores", "writebacks", "resident"];
+
+/// Where in a histogram a count stands.
+enum At {
+    /// From a distance on, and below another unless all longer ones are with it.
+    Distance(u64, Option<u64>),
+    /// A miss in every cache, for this cause.
+    Everywhere(&'static str),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bf_postproc::{
+        Query, query,
+        replay::{Options, replay},
+    };
+
+    #[test]
+    fn rows_have_all_references_to_any_number_of_sets() {
+        let access =
+            |i: u64| format!("[{},{},8,\"{}\"]", i % 2, i * i % 31 * 64, if i.is_multiple_of(5) { "w" } else { "r" });
+        let trace = (0..999).map(access).collect::<Vec<_>>().join(",");
+        let trace = format!("{{\"threads\":2,\"trace\":[{trace}]}}");
+        let profile = replay(trace.as_bytes(), "t", 0, &Options::default()).unwrap().profile;
+        let mut rows = Vec::new();
+        let key = Key { profile: "t.bfp", process: 0 };
+        let take = |row| {
+            rows.push(row);
+            Ok(())
+        };
+        key.histogram_rows(&profile.processes[0], take).unwrap();
+        let names: Vec<String> = histogram_columns().into_iter().map(|(name, _)| name).collect();
+        let cell = |row: &[Cell], name| row[names.iter().position(|other| other == name).unwrap()].clone();
+        for (sets, ways, cache) in [(1_u32, 16, "A=1K:full"), (4, 2, "A=512:2"), (8, 3, "A=1536:3")] {
+            let asked = Query { levels: vec![cache.parse().unwrap()], ..Query::default() };
+            let level = query(&profile, &asked).unwrap().levels.remove(0);
+            let sum = |wanted: &dyn Fn(&[Cell]) -> bool| -> u64 {
+                let here = rows.iter().filter(|row| {
+                    let figure = cell(row, "figure");
+                    cell(row, "sets") == sets.into()
+                        && cell(row, "slot") != Cell::Null
+                        && ["loads", "stores"].iter().any(|&name| figure == name.into())
+                });
+                let counted = here.filter(|row| wanted(row)).map(|row| cell(row, "counted").to_string());
+                counted.map(|count| count.parse::<u64>().unwrap()).sum()
+            };
+            let misses = |row: &[Cell]| match cell(row, "distance") {
+                Cell::Integer(distance) => distance >= ways,
+                _ => true,
+            };
+            assert_eq!((sum(&|_| true), sum(&misses)), (level.references, level.misses), "{cache}");
+            assert_eq!(sum(&|row| cell(row, "cause") == "cold".into()), level.cold);
+            assert!(sum(&|row| cell(row, "cause") == "invalidated".into()) > 0);
+        }
+    }
+}
