@@ -153,6 +153,8 @@ pub struct AnnotateArguments {
 
 /// `bf export`
 #[derive(Debug, Args)]
+// What it writes is one export, or of parquet always each by itself.
+#[command(mut_arg("each", |each| each.hide(true)))]
 pub struct ExportArguments {
     #[command(flatten)]
     pub input: Input,

@@ -54,10 +54,11 @@ impl Item {
 /// The slices of every profile.
 pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
     arguments.plot.iter().try_for_each(|path| plot::check(path))?;
-    let mut all = Vec::new();
-    for loaded in input::load(&arguments.input)? {
-        all.push(course(&loaded, arguments)?);
+    let all = input::load(&arguments.input)?;
+    if arguments.plot.is_some() {
+        plot::check_single(&all)?;
     }
+    let all = all.iter().map(|loaded| course(loaded, arguments)).collect::<Result<Vec<_>, _>>()?;
     if let (Some(path), Some(course)) = (&arguments.plot, all.first()) {
         let curves = course.levels.iter().map(|level| (level.clone(), ratios(course, level))).collect();
         let title = format!("Miss ratio over time, {}", course.profiles.join(" "));

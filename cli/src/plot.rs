@@ -2,6 +2,7 @@
 
 use crate::{
     failure::Failure,
+    input::Loaded,
     output::{check_writable, number, write_file},
     sweep::series,
 };
@@ -28,6 +29,14 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg") => check_writable(path),
         _ => Err(Failure::Usage(format!("{} does not end in .svg, the one format plots have", path.display()))),
+    }
+}
+
+/// Refuses to draw several profiles, of which one would be left.
+pub fn check_single(all: &[Loaded]) -> Result<(), Failure> {
+    match all.len() {
+        0 | 1 => Ok(()),
+        _ => Err(Failure::Usage("--plot draws one profile; leave --each out, or ask one at a time".to_owned())),
     }
 }
 

@@ -45,12 +45,7 @@ fn single_caches(arguments: &SweepArguments) -> Result<(), Failure> {
     if arguments.space.output.is_some() {
         return Err(Failure::Usage("--output is for hierarchies; single caches go to stdout".to_owned()));
     }
-    if let Some(path) = &arguments.plot {
-        plot::check(path)?;
-        if arguments.input.each && arguments.input.profiles.len() > 1 {
-            return Err(Failure::Usage("--plot draws one profile; leave --each out, or ask one at a time".to_owned()));
-        }
-    }
+    arguments.plot.iter().try_for_each(|path| plot::check(path))?;
     let question = Sweep {
         sizes: arguments.size.0.clone(),
         ways: if arguments.ways.is_empty() { WAYS.to_vec() } else { arguments.ways.clone() },
@@ -59,8 +54,12 @@ fn single_caches(arguments: &SweepArguments) -> Result<(), Failure> {
         hashed: arguments.hashed,
         tags: arguments.tags.clone(),
     };
+    let all = input::load(&arguments.input)?;
+    if arguments.plot.is_some() {
+        plot::check_single(&all)?;
+    }
     let mut answers = Vec::new();
-    for loaded in input::load(&arguments.input)? {
+    for loaded in all {
         let mut answer = loaded.answer(sweep(&loaded.profile, &question))?;
         answer.profiles = loaded.names();
         if let (true, Some(because)) = (format != Format::Text, &answer.skipped_because) {

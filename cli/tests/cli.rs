@@ -226,6 +226,27 @@ fn a_sweep_prints_a_table_and_draws_curves() {
 }
 
 #[test]
+fn a_plot_is_of_one_profile() {
+    let folder = golden();
+    fs::create_dir(folder.path().join("ranks")).unwrap();
+    for name in ["a", "b"] {
+        let tags = ["", "@1"].map(str::to_owned).to_vec();
+        let mut profile = bf_profile::read_file(folder.path().join("golden.bfp")).unwrap();
+        profile.processes[0].tags = tags;
+        bf_profile::write_file(folder.path().join(format!("ranks/{name}.bfp")), &profile).unwrap();
+    }
+    for command in [&["sweep", "--size", "64..256"][..], &["report", "--by", "phase", "--cache", "L1=64:full"]] {
+        let ask = |of| bf(folder.path(), &[command, &["--plot", "p.svg", "--each", of]].concat());
+        let (code, message) = failure(&ask("ranks"));
+        assert!(code == 2 && message.contains("--plot draws one profile"), "{message}");
+        assert!(!folder.path().join("p.svg").exists());
+        stdout(&ask("ranks/a.bfp"));
+        fs::remove_file(folder.path().join("p.svg")).unwrap();
+    }
+    assert!(!stdout(&bf(folder.path(), &["export", "--help"])).contains("--each"));
+}
+
+#[test]
 fn machines_come_from_presets_and_files() {
     let folder = golden();
     let ask = |machine: &str| bf(folder.path(), &["query", "golden.bfp", "--machine", machine, "--format", "json"]);
