@@ -70,6 +70,8 @@ fn a_query_in_json_has_the_documented_keys_in_order() {
         "sets",
         "ways",
         "scope",
+        "hashed",
+        "exclusive",
         "model",
         "references",
         "hits",
@@ -118,7 +120,7 @@ fn a_query_in_text_and_csv() {
     let csv = stdout(&bf(folder.path(), &["query", "golden.bfp", "--cache", "L1=64:full", "--format", "csv"]));
     let lines: Vec<&str> = csv.lines().collect();
     assert!(lines[0].starts_with("profiles,name,size_bytes,line_bytes,sets,ways,"));
-    assert!(lines[1].starts_with("golden.bfp,L1,64,64,1,1,private,lru,7,1,6,"), "{csv}");
+    assert!(lines[1].starts_with("golden.bfp,L1,64,64,1,1,private,false,false,lru,7,1,6,"), "{csv}");
     assert_eq!(lines.len(), 2);
 }
 
@@ -265,6 +267,12 @@ fn machines_come_from_presets_and_files() {
     assert_eq!(names("mine"), ["near"]);
     let list = stdout(&bf(folder.path(), &["machines"]));
     assert!(list.contains("mine") && list.contains("near=1K:full:64:private") && list.contains("zen3-milan"));
+    // An answer can be given back.
+    let caches = ["A=128:2", "B=512:2:exclusive", "C=2K:2:shared:hashed:exclusive"];
+    let caches: Vec<_> = caches.iter().flat_map(|cache| ["--cache", cache]).collect();
+    let answer = bf(folder.path(), &[&["query", "golden.bfp", "--format", "json"], &caches[..]].concat());
+    fs::write(folder.path().join("answer.json"), &answer.stdout).unwrap();
+    assert_eq!(json(&ask("answer.json"))["levels"], json(&answer)["levels"]);
     let (code, message) = failure(&ask("pentium"));
     assert!(code == 2 && message.contains("`pentium`") && message.contains("haswell-i7-4770k"), "{message}");
     fs::write(folder.path().join("bf/presets.toml"), "[mine]\nlevels = 3\n").unwrap();

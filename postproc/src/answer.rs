@@ -51,6 +51,10 @@ pub struct LevelAnswer {
     pub ways: u64,
     /// Who uses it.
     pub scope: Scope,
+    /// Whether a hashed index was asked for.
+    pub hashed: bool,
+    /// Whether it holds no line that a level above holds.
+    pub exclusive: bool,
     /// Rule of the answer.
     pub model: Model,
     /// Accesses to this level: misses of the level above.
@@ -352,6 +356,8 @@ impl LevelAnswer {
             sets: shape.sets,
             ways: shape.ways,
             scope: shape.scope,
+            hashed: shape.hashed,
+            exclusive: shape.exclusive,
             model: counts.model,
             references: level.accesses,
             hits: level.hits(),
