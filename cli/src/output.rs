@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::{
-    fs::{self, Metadata},
+    fs,
     io::{self, BufWriter, Write},
     os::unix::fs::MetadataExt as _,
     path::Path,
@@ -49,15 +49,11 @@ pub fn spare_profile(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a file that is the trace to read, by whatever name.
-pub fn spare_trace(path: &Path, trace: &Path) -> Result<(), Failure> {
-    let is_trace =
-        |there: Metadata| fs::metadata(trace).is_ok_and(|read| (read.dev(), read.ino()) == (there.dev(), there.ino()));
-    if fs::metadata(path).is_ok_and(|there| there.is_file() && is_trace(there)) {
-        let path = path.display();
-        return Err(Failure::Usage(format!(
-            "{path} is the trace that is read, which would be lost; name another file"
-        )));
+/// Refuses a file that is another one, by whatever name; `what` says what that is.
+pub fn spare(path: &Path, other: &Path, what: &str) -> Result<(), Failure> {
+    let identity = |path: &Path| fs::metadata(path).map(|there| (there.dev(), there.ino())).ok();
+    if path.is_file() && identity(path) == identity(other) {
+        return Err(Failure::Usage(format!("{} is {what}, which would be lost; name another file", path.display())));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::{
     args::ReplayArguments,
     failure::Failure,
     merge,
-    output::{counted, print, remark, spare_trace},
+    output::{counted, print, remark, spare},
 };
 use bf_postproc::{
     replay::{Options, replay},
@@ -49,7 +49,7 @@ pub fn command(arguments: &ReplayArguments) -> Result<(), Failure> {
         format: arguments.from,
         din_size: arguments.din_size.into(),
     };
-    spare_trace(&arguments.output, path)?;
+    spare(&arguments.output, path, "the trace that is read")?;
     let source = open(path)?;
     let replayed = replay(source.reader, &source.name, source.written, &options).map_err(|error| failed(&error))?;
     for text in &replayed.remarks {

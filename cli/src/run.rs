@@ -1,6 +1,10 @@
 //! `bf run`: becomes the program, so that its exit code, its signals and its terminal are its own.
 
-use crate::{args::RunArguments, failure::Failure, output::remark};
+use crate::{
+    args::RunArguments,
+    failure::Failure,
+    output::{remark, spare},
+};
 use memchr::memmem;
 use nix::{
     sys::personality::{self, Persona},
@@ -22,6 +26,7 @@ pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
     command.args(rest);
     for (name, value, what) in [("BF_PROFILE", &arguments.output, "profile"), ("BF_TRACE", &arguments.trace, "trace")] {
         if let Some(value) = value {
+            spare_program(&value.to_string_lossy(), Path::new(program))?;
             command.env(name, value);
             if let Err(error) = can_be_written(Path::new(value)) {
                 remark(&format!("no {what} can be written to {}: {error}", Path::new(value).display()));
@@ -44,6 +49,12 @@ pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
     // As shells say it: 127 for a program that is not there, 126 for one that cannot be run.
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     Err(Failure::NotStarted(code, format!("failed to run {}: {error}", program.display())))
+}
+
+/// Refuses to write where the program is.
+fn spare_program(pattern: &str, program: &Path) -> Result<(), Failure> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    spare(Path::new(&pattern.replace("%e", &name)), program, "the program itself")
 }
 
 /// Says so if no profile can be written where the runtime writes it without -o.

@@ -3,7 +3,7 @@
 use crate::{
     args::TraceArguments,
     failure::Failure,
-    output::{number, remark, spare_trace, write_to},
+    output::{number, remark, spare, write_to},
     replay::open,
 };
 use bf_postproc::replay::{Format, Printed, ReplayError, print};
@@ -17,7 +17,7 @@ pub fn command(arguments: &TraceArguments) -> Result<(), Failure> {
         ));
     }
     let to = arguments.output.as_deref().unwrap_or(Path::new("-"));
-    spare_trace(to, &arguments.trace)?;
+    spare(to, &arguments.trace, "the trace that is read")?;
     let source = open(&arguments.trace)?;
     let mut printed = Printed::default();
     write_to(to, |output| {

@@ -561,6 +561,16 @@ fn a_trace_is_no_place_for_what_is_made_of_it() {
 }
 
 #[test]
+fn a_run_does_not_lose_its_program() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("p"), "#!/bin/sh\n").unwrap();
+    for (option, pattern) in [("-o", "p"), ("-o", "%e"), ("--trace", "./p")] {
+        let (code, message) = failure(&bf(folder.path(), &["run", option, pattern, "--", "./p"]));
+        assert!(code == 2 && message.contains("p is the program itself, which would be lost"), "{message}");
+    }
+}
+
+#[test]
 fn help_that_cannot_be_written_is_a_failure() {
     for arguments in [&["--version"][..], &["help"], &["query", "--help"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
