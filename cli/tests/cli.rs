@@ -1,6 +1,6 @@
 //! The `bf` command as a user meets it: answers, errors and exit codes.
 
-use bf_profile::{CountItem, CountedFunction, Counters, Process, Profile};
+use bf_profile::{CountItem, CountedFunction, Counters, EndReason, Process, Profile};
 use serde_json::Value;
 use std::{
     fs,
@@ -362,6 +362,23 @@ fn a_profile_without_references_is_named() {
         let (code, message) = failure(&bf(folder.path(), &[command, &["counted.bfp"]].concat()));
         let starts = message.starts_with("bf: counted.bfp: the profile has counters but no references; ");
         assert!(code == 1 && starts && message.contains("-bf-counters-only"), "{command:?} {message}");
+    }
+}
+
+#[test]
+fn a_run_that_recorded_nothing_is_told_why() {
+    let folder = golden();
+    let mut profile = bf_profile::read_file(folder.path().join("golden.bfp")).unwrap();
+    profile.processes[0].meta.end = EndReason::Exit;
+    for (accesses, told) in [(7, false), (0, true)] {
+        profile.processes[0].meta.accesses = accesses;
+        bf_profile::write_file(folder.path().join("p.bfp"), &profile).unwrap();
+        let text = stdout(&bf(folder.path(), &["report", "p.bfp"]));
+        assert_eq!(
+            text.contains("-bf-include and -bf-exclude go by functions as they are after inlining"),
+            told,
+            "{text}"
+        );
     }
 }
 
