@@ -1,7 +1,8 @@
 //! What lies where in memory: the blocks that the program allocated, its variables, and the stacks of its threads.
 //!
 //! Allocations come in the stream of what a thread does, so that what a thread did before one is told from what it did after.
-//! A block stays known when it is freed, until something else is allocated there: what is read late finds it.
+//! A block that another thread freed than the one that allocated it stays known until something else is allocated there: what others
+//! did before that may be read late. What its own thread does where it freed one is done to memory of which nobody told.
 //!
 //! Invariant: no two blocks overlap.
 
@@ -42,6 +43,10 @@ pub struct Block {
     pub object: Object,
     /// Whether it was not freed.
     pub live: bool,
+    /// The slot of the thread that allocated it.
+    pub slot: u32,
+    /// Whether that one has freed it, so that nobody uses it any more.
+    pub gone: bool,
 }
 
 impl Block {
@@ -93,6 +98,8 @@ pub struct Objects {
     crowded: bool,
     /// Blocks that are left out before room is made again, which takes a look at all.
     patience: usize,
+    /// Whether threads may be read so late that blocks are still used when they are gone.
+    keeps: bool,
     /// Whether somebody wants to know of blocks that others replace, and those.
     watched: bool,
     replaced: Vec<Replaced>,
@@ -138,13 +145,14 @@ impl Objects {
     /// What is in the memory of a process that this one becomes the parent of: nobody allocated anything there yet.
     #[must_use]
     pub fn inherited(&self) -> Self {
-        Self { blocks: self.blocks.clone(), most: self.most, crowded: self.crowded, ..Self::default() }
+        let Self { most, crowded, keeps, .. } = *self;
+        Self { blocks: self.blocks.clone(), most, crowded, keeps, ..Self::default() }
     }
 
     /// There is a variable.
     pub fn add_global(&mut self, address: u64, bytes: u64, number: u32) {
         if bytes > 0 {
-            self.insert(Block { address, bytes, object: Object::Global(number), live: true });
+            self.insert(Block { address, bytes, object: Object::Global(number), live: true, slot: 0, gone: false });
         }
     }
 
@@ -231,11 +239,14 @@ impl Objects {
 
     /// The object at an address, and addresses around it that have the same.
     fn around(&self, address: u64) -> (Object, Range<u64>) {
-        if let Some(block) = self.at(address) {
-            return (block.object, block.address..block.end());
-        }
-        let before = self.blocks.range(..=address).next_back().map_or(0, |(_, block)| block.end());
-        let after = self.blocks.range(address..).next().map_or(u64::MAX, |(&next, _)| next);
+        let (before, after) = match self.at(address) {
+            Some(block) if !block.gone => return (block.object, block.address..block.end()),
+            Some(block) => (block.address, block.end()),
+            None => {
+                let before = self.blocks.range(..=address).next_back().map_or(0, |(_, block)| block.end());
+                (before, self.blocks.range(address..).next().map_or(u64::MAX, |(&next, _)| next))
+            }
+        };
         // Where a stack begins or ends another may go on.
         let stacks = self.stacks.values().flat_map(|&(from, to)| [from, to]);
         let (before, after) = stacks.fold((before, after), |(before, after), end| match end <= address {
@@ -256,19 +267,19 @@ impl Objects {
         match (event, words) {
             // It failed, or has no bytes.
             (_, &[_, 0, ..] | &[_, _, 0, ..]) => {}
-            (Event::Allocation { site }, &[_, address, bytes, ..]) => self.allocate(address, bytes, site),
-            (Event::Release, &[_, address, ..]) => self.release(address),
+            (Event::Allocation { site }, &[_, address, bytes, ..]) => self.allocate(slot, address, bytes, site),
+            (Event::Release, &[_, address, ..]) => self.free(slot, address),
             (Event::Path, &[_, path, ..]) => self.set_path(slot, (path - 1) as u16),
             _ => {}
         }
     }
 
-    fn allocate(&mut self, address: u64, bytes: u64, site: u32) {
+    fn allocate(&mut self, slot: u32, address: u64, bytes: u64, site: u32) {
         // What `mmap` gives for a failure.
         if address == u64::MAX {
             return;
         }
-        let block = Block { address, bytes, object: Object::Heap(site), live: true };
+        let block = Block { address, bytes, object: Object::Heap(site), live: true, slot, gone: false };
         if self.watched {
             self.watch(block);
         }
@@ -300,6 +311,17 @@ impl Objects {
         self.shadow.change(&(block.address..block.end()), room.then_some(block.object));
     }
 
+    fn free(&mut self, slot: u32, address: u64) {
+        self.release(address);
+        if let Some(block) =
+            self.blocks.get_mut(&address).filter(|block| block.slot == slot && !block.gone && !self.keeps)
+        {
+            block.gone = true;
+            self.changes += 1;
+            self.shadow.change(&(block.address..block.end()), None);
+        }
+    }
+
     fn release(&mut self, address: u64) {
         if let Some(block) = self.blocks.get_mut(&address)
             && std::mem::take(&mut block.live)
@@ -316,6 +338,11 @@ impl Objects {
         let overlapping = overlapping.take_while(|old| old.end() > new.address);
         let others = overlapping.filter(|old| old.object != new.object);
         self.replaced.extend(others.map(|old| Replaced { old, new }));
+    }
+
+    /// Threads may be read so late that blocks are still used when they are gone.
+    pub fn keep_freed(&mut self) {
+        self.keeps = true;
     }
 
     /// From now on blocks that others replace are kept for [`Objects::take_replaced`].
@@ -362,6 +389,7 @@ impl Objects {
             match all.last_mut() {
                 Some(last) if last.object == block.object && block.address - last.end() <= GAP => {
                     last.bytes = block.end() - last.address;
+                    last.gone &= block.gone;
                 }
                 _ => all.push(block),
             }
@@ -377,6 +405,27 @@ mod tests {
     use proptest::prelude::*;
 
     const SITE: Event = Event::Allocation { site: 7 };
+
+    #[test]
+    fn a_block_that_its_own_thread_freed_is_nobody_s() {
+        let mut objects = Objects::default();
+        let mut late = Objects::default();
+        late.keep_freed();
+        for (objects, expected) in [(&mut objects, Object::Unknown), (&mut late, Object::Heap(7))] {
+            objects.note(1, SITE, &[0, 100, 50]);
+            objects.note(1, SITE, &[0, 200, 50]);
+            let at = |objects: &mut Objects, address| {
+                let item = objects.item(Item(1), 0, address);
+                objects.items()[usize::from(item.0)].object
+            };
+            assert_eq!([120, 220].map(|address| at(objects, address)), [Object::Heap(7); 2]);
+            objects.note(1, Event::Release, &[0, 100]);
+            objects.note(0, Event::Release, &[0, 200]);
+            assert_eq!([120, 220].map(|address| at(objects, address)), [expected, Object::Heap(7)]);
+            objects.note(1, Event::Allocation { site: 8 }, &[0, 96, 8]);
+            assert_eq!([100, 104, 149].map(|address| at(objects, address)), [Object::Heap(8), expected, expected]);
+        }
+    }
 
     #[test]
     fn a_freed_block_is_known_until_its_memory_is_another_s() {
@@ -459,8 +508,9 @@ mod tests {
                 }
                 objects.note(0, Event::Allocation { site }, &[0, begin + address, length]);
                 bytes[address as usize..][..length as usize].fill(site);
+                // By another thread: it stays known.
                 if free {
-                    objects.note(0, Event::Release, &[0, begin + address]);
+                    objects.note(1, Event::Release, &[0, begin + address]);
                 }
                 for (at, &site) in (begin..).zip(&bytes) {
                     let expected = (site > 0).then_some(if site == 9 { Object::Global(9) } else { Object::Heap(site) });

@@ -461,8 +461,8 @@ mod tests {
         assert_eq!(counts(&used(&[round; 10].concat())), [[0, 20, 0, 0], [20, 0, 9, 10]]);
     }
 
-    const OLD: Block = Block { address: 64, bytes: 32, object: Object::Heap(1), live: true };
-    const NEW: Block = Block { address: 72, bytes: 100, object: Object::Heap(2), live: true };
+    const OLD: Block = Block { address: 64, bytes: 32, object: Object::Heap(1), live: true, slot: 0, gone: false };
+    const NEW: Block = Block { address: 72, bytes: 100, object: Object::Heap(2), ..OLD };
 
     #[test]
     fn what_lies_on_a_line_one_after_the_other_is_counted_apart() {

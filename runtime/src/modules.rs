@@ -149,7 +149,8 @@ pub unsafe fn register(module: *const Module) {
         // As `by_function` has it.
         functions: false,
     };
-    if let Some(late) = process::missing(line_sizes, fields.max_set_bits, fields.max_ways, patterns) {
+    let late = process::missing(line_sizes, fields.max_set_bits, fields.max_ways, patterns, fields.flags);
+    if let Some(late) = late {
         log::remark(format!("{name} was loaded after recording began, too late for its {late}"));
     }
     // SAFETY:

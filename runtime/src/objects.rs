@@ -39,9 +39,13 @@ static GLOBALS: Mutex<Globals> = Mutex::new(Globals { variables: Vec::new(), fil
 
 /// A session begins; the process's first, or in the child of a process that had one before. The child has all of its parent's
 /// memory.
-pub fn begin(session: &Session, parent: Option<&Session>) {
-    if let Some(all) = parent.and_then(|parent| parent.objects(PATIENCE, |objects| objects.inherited())) {
+pub fn begin(recorder: &Recorder, parent: Option<&Recorder>) {
+    let session = recorder.session();
+    if let Some(all) = parent.and_then(|parent| parent.session().objects(PATIENCE, |objects| objects.inherited())) {
         session.objects(PATIENCE, |objects| *objects = all);
+    }
+    if !recorder.syncs() {
+        session.objects(PATIENCE, |objects| objects.keep_freed());
     }
     add_globals(session);
 }

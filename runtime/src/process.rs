@@ -7,9 +7,11 @@ use crate::{
     calipers, checkpoint, env, fork, heap, host, log, memory, modules, objects, output, quiet::Quiet, signals, slots,
     system, thread,
 };
+use bf_abi::Module;
 use bf_collect::{Batch, Bucket, Config, Order, Patterns, Seek, Session, Wanted};
 use bf_profile::EndReason;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
@@ -330,15 +332,27 @@ fn identify(descendant: bool) -> Identity {
         directory: std::env::current_dir().unwrap_or_default(),
         descendant,
     };
-    let taken = |path: &std::path::Path| path.symlink_metadata().is_ok();
+    let taken = |path: &Path| path.symlink_metadata().is_ok();
+    let path = |pattern: &[u8], ending| {
+        let path = names::path(pattern, &facts, taken);
+        // A slip: the program itself would be lost.
+        if is_program(&path) { path.with_added_extension(ending) } else { path }
+    };
     let options = options();
     Identity {
-        profile: names::path(options.profile.as_deref().unwrap_or(names::DEFAULT), &facts, taken),
-        trace: options.trace.as_deref().map(|pattern| names::path(pattern, &facts, taken)),
+        profile: path(options.profile.as_deref().unwrap_or(names::DEFAULT), "bfp"),
+        trace: options.trace.as_deref().map(|pattern| path(pattern, "bft")),
         facts,
         start_ns,
         start: Instant::now(),
     }
+}
+
+/// Whether a file is the program that runs.
+fn is_program(path: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+    let found = identity(path);
+    found.is_some() && found == identity(Path::new("/proc/self/exe"))
 }
 
 /// How a program knows that it descends from one that wrote a profile, also across `exec`, and also where programs
@@ -441,7 +455,7 @@ fn wanted() -> Wanted {
 }
 
 /// What a module asks for that the running session does not keep, in words; `None` if there is nothing.
-pub fn missing(line_sizes: &[u32], max_set_bits: u32, max_ways: u32, patterns: Wanted) -> Option<String> {
+pub fn missing(line_sizes: &[u32], max_set_bits: u32, max_ways: u32, patterns: Wanted, flags: u32) -> Option<String> {
     let recorder = recorder()?;
     let config = recorder.session.config();
     let options = options();
@@ -452,6 +466,15 @@ pub fn missing(line_sizes: &[u32], max_set_bits: u32, max_ways: u32, patterns: W
     }
     if max_ways > config.limits.max_ways {
         wishes.push(format!("-bf-max-ways={max_ways}"));
+    }
+    for (flag, kept, asked, name) in [
+        (Module::BY_FUNCTION, config.by_item, options.by_place, "by-func"),
+        (Module::BY_OBJECT, config.by_object, options.by_object, "data-structs"),
+        (Module::CALL_PATHS, config.by_path, None, "call-stack"),
+    ] {
+        if flags & flag != 0 && !kept && asked.is_none() && config.sample.is_none() {
+            wishes.push(format!("-bf-{name}"));
+        }
     }
     let kept = recorder.wanted;
     for (asked, kept, name) in [
@@ -482,7 +505,7 @@ fn begin_recorder() -> &'static Recorder {
     let wanted = wanted();
     let patterns = wanted.any().then(|| Mutex::new(Patterns::new(wanted, memory::full)));
     let fresh = Box::leak(Box::new(Recorder { session, trace, patterns, wanted, helpers: Helpers::new(helpers) }));
-    objects::begin(&fresh.session, recorder().map(|old| &old.session));
+    objects::begin(fresh, recorder());
     RECORDER.store(fresh, Ordering::Release);
     fresh
 }

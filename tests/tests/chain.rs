@@ -144,6 +144,37 @@ fn a_plugin_shares_the_recording() {
 }
 
 #[test]
+fn options_of_a_plugin_that_come_too_late_are_named() {
+    let sandbox = Sandbox::new();
+    sandbox.write("plugin.c", format!("{TOUCH} void run(void) {{ touch(array); }}"));
+    sandbox.bf_clang(["-O2", "-shared", "-fPIC", "-bf-by-func", "-bf-data-structs", "plugin.c", "-o", "plugin.so"]);
+    let source = format!(
+        "{TOUCH}
+        #include <dlfcn.h>
+        int main(void) {{ touch(array); return !dlopen(\"./plugin.so\", RTLD_NOW); }}"
+    );
+    sandbox.c(&source, &["-O2"]);
+    let run = |variable: &str, value| {
+        let _ = succeed(sandbox.program("a.out").env(variable, value).env("BF_PROFILE", "p.bfp"));
+        read(&sandbox.file("p.bfp")).processes.remove(0).log
+    };
+    let late = "plugin.c was loaded after recording began, too late for its";
+    assert_eq!(run("BF_BY_PLACE", "0"), [format!("{late} -bf-data-structs")]);
+    assert_eq!(run("BF_BY_OBJECT", "1"), Vec::<String>::new(), "with objects there are places");
+}
+
+#[test]
+fn a_profile_does_not_take_the_place_of_its_program() {
+    let sandbox = Sandbox::new();
+    sandbox.c(&format!("{TOUCH} int main(void) {{ touch(array); return 0; }}"), &["-O2"]);
+    for pattern in ["%e", "./a.out"] {
+        let _ = succeed(sandbox.program("a.out").env("BF_PROFILE", pattern));
+        assert_touched(1, &read(&sandbox.file("a.out.bfp")));
+        std::fs::remove_file(sandbox.file("a.out.bfp")).unwrap();
+    }
+}
+
+#[test]
 fn a_child_leaves_a_profile_of_its_own() {
     let sandbox = Sandbox::new();
     let source = format!(

@@ -227,6 +227,24 @@ fn a_block_of_the_programs_own_operator_new_is_one() {
 }
 
 #[test]
+fn what_a_library_keeps_where_a_block_was_is_not_the_block_s() {
+    let program = "#include <string>\n#include <cstdlib>\nstatic long sum;\n\
+                   __attribute__((noinline)) static void table() {\n\
+                   volatile long *p = (long *)malloc(64000); /* table */\nfor (int i = 0; i < 8000; i++) p[i] = i;\nfree((void *)p);\n}\n\
+                   __attribute__((noinline)) static void text() {\nstd::string text;\ntext.reserve(63000);\n\
+                   for (int i = 0; i < 7000; i++) text += 'x';\n\
+                   for (int r = 0; r < 20; r++) for (volatile char &c : text) sum += c;\n}\n\
+                   int main() {\ntable();\ntext();\nreturn sum == 1;\n}\n";
+    let sandbox = recorded("text.cpp", program, &["-O1"]);
+    let rows = by_object(&sandbox);
+    let name = format!("table() (text.cpp:{})", line(program, "table"));
+    let of = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}: {rows:?}"));
+    let references = |name| ["load_references", "store_references"].map(|kind| of(name)[kind].as_u64().unwrap());
+    assert_eq!(references(&name), [0, 8000]);
+    assert!(references("(unknown)")[0] >= 20 * 7000);
+}
+
+#[test]
 fn copies_of_an_inlined_function_have_one_peak() {
     let program = "#include <stdlib.h>\nstatic void *volatile kept;\n\
                    static inline __attribute__((always_inline)) long once(size_t n) {\n\
