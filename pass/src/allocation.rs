@@ -1,5 +1,7 @@
 //! Calls that give and take memory: a call in, what to record of it out.
 
+use core::ffi::CStr;
+
 use crate::llvm::{Module, Value};
 
 /// How many bytes an allocation has.
@@ -20,6 +22,12 @@ pub(crate) struct Allocation {
     pub(crate) takes: Option<Place>,
     /// Where the new memory is and how large.
     pub(crate) gives: Option<(Place, Bytes)>,
+    /// Of a call by a pointer: it does that only if this function of the C library is called.
+    pub(crate) of: Option<&'static CStr>,
+}
+
+impl Allocation {
+    const NOTHING: Self = Self { takes: None, gives: None, of: None };
 }
 
 /// Where memory is.
@@ -52,48 +60,77 @@ pub(crate) fn kept(call: Value, module: Module) -> Option<(Value, i64)> {
 /// What a call does, if its callee is known to allocate. What `realloc` does to the old block is done whether it succeeds
 /// or not.
 pub(crate) fn of(call: Value) -> Option<Allocation> {
-    let callee = call.callee().as_function()?;
+    let Some(callee) = call.callee().as_function() else { return by_pointer(call) };
     if callee.intrinsic_name().is_some() {
         return None;
     }
     let count = call.argument_count();
     let argument = |index: u32| (index < count).then(|| call.operand(index));
     let name = callee.name();
-    let gives = |bytes| Some(Allocation { takes: None, gives: Some((Place::Value(call), bytes)) });
-    let takes = |block| Some(Allocation { takes: Some(Place::Value(block)), gives: None });
+    let gives = |bytes| Some(Allocation { gives: Some((Place::Value(call), bytes)), ..Allocation::NOTHING });
+    let takes = |block| Some(Allocation { takes: Some(Place::Value(block)), ..Allocation::NOTHING });
+    let renews = |block: Option<Value>, bytes| {
+        Some(Allocation { takes: block.map(Place::Value), gives: Some((Place::Value(call), bytes)), of: None })
+    };
     let size = |index| argument(index).filter(|size| size.ty().int_bits() == 64).map(Bytes::Argument);
     let block = argument(0).filter(|block| block.ty().is_pointer() && block.ty().address_space() == 0);
     match name.as_str() {
         "malloc" | "valloc" | "pvalloc" => gives(size(0)?),
         "aligned_alloc" | "memalign" | "mmap" | "mmap64" => gives(size(1)?),
         "calloc" => gives(Bytes::Product(argument(0)?, argument(1)?)),
-        "realloc" => Some(Allocation { takes: block.map(Place::Value), gives: Some((Place::Value(call), size(1)?)) }),
-        "reallocarray" => {
-            let bytes = Bytes::Product(argument(1)?, argument(2)?);
-            Some(Allocation { takes: block.map(Place::Value), gives: Some((Place::Value(call), bytes)) })
-        }
-        "posix_memalign" => Some(Allocation { takes: None, gives: Some((Place::Stored(block?), size(2)?)) }),
+        "realloc" => renews(block, size(1)?),
+        "reallocarray" => renews(block, Bytes::Product(argument(1)?, argument(2)?)),
+        "posix_memalign" => Some(Allocation { gives: Some((Place::Stored(block?), size(2)?)), ..Allocation::NOTHING }),
         "free" | "cfree" | "munmap" => takes(block?),
         // Fortran's library, told by a descriptor, which begins with where the object is.
         "_FortranAAllocatableAllocate"
         | "_FortranAAllocatableAllocateSource"
         | "_FortranAPointerAllocate"
         | "_FortranAPointerAllocateSource" => {
-            Some(Allocation { takes: None, gives: Some((Place::Stored(block?), Bytes::Described(block?))) })
+            let gives = Some((Place::Stored(block?), Bytes::Described(block?)));
+            Some(Allocation { gives, ..Allocation::NOTHING })
         }
         "_FortranAAllocatableDeallocate"
         | "_FortranAAllocatableDeallocatePolymorphic"
         | "_FortranAPointerDeallocate"
         | "_FortranAPointerDeallocatePolymorphic"
-        | "_FortranAMoveAlloc" => Some(Allocation { takes: Some(Place::Stored(block?)), gives: None }),
+        | "_FortranAMoveAlloc" => Some(Allocation { takes: Some(Place::Stored(block?)), ..Allocation::NOTHING }),
         _ if name.ends_with("__rust_alloc") || name.ends_with("__rust_alloc_zeroed") => gives(size(0)?),
-        _ if name.ends_with("__rust_realloc") => {
-            Some(Allocation { takes: block.map(Place::Value), gives: Some((Place::Value(call), size(3)?)) })
-        }
+        _ if name.ends_with("__rust_realloc") => renews(block, size(3)?),
         _ if name.ends_with("__rust_dealloc") => takes(block?),
         // `operator new` and `operator new[]`, with and without alignment, throwing or not; likewise `delete`.
         _ if is_new(&name) => gives(size(0)?),
         _ if name.starts_with("_ZdlPv") || name.starts_with("_ZdaPv") => takes(block?),
+        _ => None,
+    }
+}
+
+/// What a call by a pointer does if it is of the function of the C library that has such arguments. No method of C++ is: those have an
+/// object.
+fn by_pointer(call: Value) -> Option<Allocation> {
+    let arguments: Vec<_> = (0..call.argument_count()).map(|at| call.operand(at)).collect();
+    let is_block = |value: Value| value.ty().is_pointer() && value.ty().address_space() == 0;
+    let is_size = |value: Value| value.ty().int_bits() == 64;
+    let is_object =
+        call.argument_count() > 0 && call.has_argument_attribute(0, Module::attribute_kind("dereferenceable"));
+    if call.callee().is_inline_asm() || is_object {
+        return None;
+    }
+    let gives = |bytes| call.ty().is_pointer().then_some(Some((Place::Value(call), bytes)));
+    match arguments[..] {
+        [size] if is_size(size) => {
+            Some(Allocation { gives: gives(Bytes::Argument(size))?, of: Some(c"malloc"), ..Allocation::NOTHING })
+        }
+        [count, unit] if is_size(count) && is_size(unit) => {
+            Some(Allocation { gives: gives(Bytes::Product(count, unit))?, of: Some(c"calloc"), ..Allocation::NOTHING })
+        }
+        [block, size] if is_block(block) && is_size(size) => {
+            let gives = gives(Bytes::Argument(size))?;
+            Some(Allocation { takes: Some(Place::Value(block)), gives, of: Some(c"realloc") })
+        }
+        [block] if is_block(block) && call.ty().is_void() => {
+            Some(Allocation { takes: Some(Place::Value(block)), of: Some(c"free"), ..Allocation::NOTHING })
+        }
         _ => None,
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Callers {
     elsewhere: HashMap<Value, Language>,
     /// Functions that allocate for their callers.
     functions: HashSet<Value>,
-    /// Names of those of the program that may be inlined.
+    /// Names of those of the program, before they were inlined or changed.
     noted: HashSet<String>,
 }
 
@@ -97,7 +97,8 @@ impl Callers {
                 let allocates = |call: &Value| allocation::of(*call).is_some_and(|found| found.gives.is_some());
                 let is_one = match found.library.contains(function) {
                     true => calls.iter().any(|call| allocates(call) || found.is_one(*call)),
-                    false => found.gives_what_it_is_told(*function),
+                    // What is always told the same may be told nothing any more.
+                    false => found.noted.contains(&function.name()) || found.gives_what_it_is_told(*function),
                 };
                 if is_one {
                     found.functions.insert(*function);

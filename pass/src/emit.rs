@@ -107,6 +107,11 @@ impl Emitter {
                 Content::Value(value) => vec![*value],
                 Content::Access(access) => self.words(access),
                 Content::Loaded(at) => vec![self.builder.load(self.pointer, *at)],
+                Content::If { call, of, value } => {
+                    let known = self.module.function(of, call.called_type());
+                    let is_of = self.builder.compare(Predicate::LLVMIntEQ, call.callee(), known);
+                    vec![self.builder.select(is_of, *value, self.none())]
+                }
                 Content::Described(descriptor) => {
                     let ty = self.module.function_type(Some(self.word), &[self.pointer]);
                     let name = CString::new(FORTRAN_BYTES_SYMBOL).unwrap_or_default();

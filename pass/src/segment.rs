@@ -5,6 +5,7 @@
 //! over there. It starts at its first access, or at the call if it has none. A loop whose course is
 //! known before it starts is one segment there.
 
+use core::ffi::CStr;
 use std::collections::HashSet;
 
 use bf_abi::{Entry, MAX_SEGMENT_WORDS};
@@ -74,6 +75,8 @@ pub(crate) enum Content {
     Access(Access),
     /// The address that lies there.
     Loaded(Value),
+    /// A value if a call is of a function of this name, else 0.
+    If { call: Value, of: &'static CStr, value: Value },
     /// Two unsigned numbers, multiplied.
     Product(Value, Value),
     /// How many bytes the object has that a Fortran descriptor describes.
@@ -314,7 +317,7 @@ fn allocation(call: Value) -> Vec<Segment> {
     let Some(found) = allocation::of(call) else { return Vec::new() };
     let mut segments = Vec::new();
     let content = |place| match place {
-        Place::Value(place) => Content::Value(place),
+        Place::Value(value) => found.of.map_or(Content::Value(value), |of| Content::If { call, of, value }),
         Place::Stored(at) => Content::Loaded(at),
     };
     if let Some(block) = found.takes {

@@ -4,6 +4,9 @@ use crate::quiet::Quiet;
 use crate::{calipers, log, memory, modules, objects, output, paths, process, slots, thread};
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 
 /// Locks that are only held, whatever they guard.
 trait Hold {}
@@ -32,6 +35,18 @@ unsafe impl Sync for Slot {}
 
 static AT_REST: Slot = Slot(UnsafeCell::new(None));
 
+/// Whether locks are being taken, or are held.
+static FORKING: AtomicBool = AtomicBool::new(false);
+
+/// How long a handler that was recorded before may go on.
+const LONGEST: Duration = Duration::from_millis(20);
+
+/// Whether the process forks. The C library waits for its own locks while we hold ours, and a handler may have interrupted who holds
+/// one of those: it must not wait for us.
+pub fn is_on() -> bool {
+    FORKING.load(SeqCst)
+}
+
 /// Has the functions below called around each `fork`.
 pub fn install() {
     // SAFETY:
@@ -42,6 +57,7 @@ pub fn install() {
 /// Takes the locks, in the order of `lib.rs`.
 unsafe extern "C" fn prepare() {
     let quiet = Quiet::enter();
+    FORKING.store(true, SeqCst);
     let held = memory::run(|| if memory::lost() { None } else { Some(rest()) }).flatten();
     if let Some(held) = held {
         // SAFETY:
@@ -53,10 +69,25 @@ unsafe extern "C" fn prepare() {
 fn rest() -> Held {
     // What was recorded so far is the parent's alone.
     thread::drain_mine();
+    let begin = Instant::now();
+    loop {
+        let (held, is_alone) = hold();
+        if is_alone || begin.elapsed() > LONGEST {
+            return held;
+        }
+        drop(held);
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Every lock, and whether no other thread is in a handler that may want one.
+fn hold() -> (Held, bool) {
     let outer: [Box<dyn Hold>; 2] = [Box::new(output::hold()), Box::new(calipers::hold())];
     let (queue, registry) = thread::hold_registry();
-    let hold = |thread: &&'static thread::Thread| Box::new(thread.hold()) as Box<dyn Hold>;
-    let threads = registry.live.iter().map(hold).collect();
+    let threads: Vec<_> = registry.live.iter().map(|thread| thread.hold()).collect();
+    let is_alone =
+        !thread::is_entering() && threads.iter().all(|(_, inner)| inner.is_mine() || inner.levels.len() <= 1);
+    let threads = threads.into_iter().map(|held| Box::new(held) as Box<dyn Hold>).collect();
     let inner: [Box<dyn Hold>; 6] = [
         Box::new(paths::hold()),
         Box::new(modules::hold()),
@@ -65,16 +96,18 @@ fn rest() -> Held {
         Box::new(calipers::hold_leaves()),
         Box::new(log::hold()),
     ];
-    Held { _inner: inner, _threads: threads, _queue: queue, registry, _outer: outer }
+    (Held { _inner: inner, _threads: threads, _queue: queue, registry, _outer: outer }, is_alone)
 }
 
 unsafe extern "C" fn parent() {
     // SAFETY:
     // - see `Slot`
     drop(unsafe { (*AT_REST.0.get()).take() });
+    FORKING.store(false, SeqCst);
 }
 
 unsafe extern "C" fn child() {
+    FORKING.store(false, SeqCst);
     // SAFETY:
     // - see `Slot`
     let Some(at_rest) = (unsafe { (*AT_REST.0.get()).take() }) else { return };

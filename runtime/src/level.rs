@@ -48,6 +48,16 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// As one number other than 0: stacks are in the lower half of the addresses.
+    pub fn packed(self) -> usize {
+        self.at << 1 | usize::from(self.alternate)
+    }
+
+    /// The one of that number.
+    pub fn unpacked(packed: usize) -> Self {
+        Self { at: packed >> 1, alternate: packed & 1 != 0 }
+    }
+
     /// Whether the handler of this frame was left without returning, seen from `now`, deeper or elsewhere.
     pub fn left(self, now: Self) -> bool {
         match (self.alternate, now.alternate) {

@@ -1,7 +1,9 @@
 //! Variables of the program and its libraries, by their symbol tables.
 
 use bf_profile::{ObjectKind, SharedLine, SharedLines, SharedObject};
-use object::{Object as _, ObjectKind as ObjectFileKind, ObjectSegment as _, ObjectSymbol as _, ReadCache, SymbolKind};
+use object::{
+    Endianness, Object as _, ObjectKind as ObjectFileKind, ObjectSegment as _, ObjectSymbol as _, ReadCache, SymbolKind,
+};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
@@ -134,7 +136,15 @@ fn each_symbol(
     mut take: impl FnMut(u64, u64, &str),
 ) {
     parse(mapped, |file, base| {
-        let all = file.symbols().chain(file.dynamic_symbols());
+        let versions = match file {
+            object::File::Elf64(elf) => elf.elf_section_table().versions(elf.endian(), elf.data()).ok().flatten(),
+            _ => None,
+        };
+        // Of a version that nothing is linked with any more: another name of the same address is the one in use.
+        let is_old = |index| {
+            versions.as_ref().is_some_and(|versions| versions.version_index(Endianness::Little, index).is_hidden())
+        };
+        let all = file.symbols().chain(file.dynamic_symbols().filter(|symbol| !is_old(symbol.index())));
         for symbol in all.filter(|symbol| symbol.kind() == kind && symbol.size() > 0) {
             let (address, bytes) = (symbol.address().wrapping_add(base), symbol.size());
             if wanted(address..address.saturating_add(bytes))

@@ -9,7 +9,7 @@ use crate::quiet::Quiet;
 use crate::recording::{Extent, Recording};
 use crate::stack::{self, Stack};
 use crate::tls::Cursor;
-use crate::{calipers, checkpoint, clock, locks, log, memory, objects, signals, slots};
+use crate::{calipers, checkpoint, clock, fork, locks, log, memory, objects, signals, slots};
 use bf_abi::MAX_SEGMENT_WORDS;
 use bf_abi::paths::Path;
 use std::ffi::c_void;
@@ -27,6 +27,8 @@ pub struct Thread {
     stack: Stack,
     /// The alternate signal stack it has from us if it brought none.
     signal_stack: Stack,
+    /// The outermost of its handlers that are not recorded, see [`Frame::packed`]; 0 if there is none.
+    aside: AtomicUsize,
 }
 
 impl Thread {
@@ -36,7 +38,7 @@ impl Thread {
             memory::exhausted();
         }
         let (inner, pace) = (Fair::new(Recording::new()), Pace::new());
-        Box::leak(Box::new(Self { inner, pace, stack, signal_stack: Stack::new() }))
+        Box::leak(Box::new(Self { inner, pace, stack, signal_stack: Stack::new(), aside: AtomicUsize::new(0) }))
     }
 
     /// The record of the calling thread, if it has one.
@@ -46,13 +48,27 @@ impl Thread {
         unsafe { (cursor.thread().load(Relaxed) as *const Self).as_ref() }
     }
 
+    /// That of the calling thread, unless it is in a handler that is not recorded.
+    fn recording(cursor: Cursor) -> Option<&'static Self> {
+        Self::of(cursor).filter(|thread| thread.aside.load(Relaxed) == 0)
+    }
+
+    /// Whether this thread, the calling one, which is at `now`, is in a handler that is not recorded.
+    fn is_aside(&self, now: usize) -> bool {
+        let aside = self.aside.load(Relaxed);
+        if aside != 0 && Frame::unpacked(aside).left(signals::frame(now)) {
+            self.aside.store(0, Relaxed);
+        }
+        self.aside.load(Relaxed) != 0
+    }
+
     /// What others may look at while the thread does not flush.
     pub fn inner(&self) -> MutexGuard<'_, Recording> {
         self.inner.lock()
     }
 
     /// The same for `fork`.
-    pub fn hold(&self) -> impl Sized + '_ {
+    pub fn hold(&self) -> (MutexGuard<'_, ()>, MutexGuard<'_, Recording>) {
         self.inner.hold()
     }
 
@@ -138,6 +154,7 @@ impl Registry {
             }
         }
         RECORDING.store(self.live.len(), Release);
+        ENTERING.store(0, SeqCst);
     }
 
     /// Takes a thread off that ended.
@@ -194,6 +211,7 @@ fn register_here(registry: &mut Registry, thread: &'static Thread, cursor: Curso
             }
         }
     }
+    thread.aside.store(0, Relaxed);
     let mut inner = thread.inner();
     inner.cursor = Some(cursor);
     inner.slot = recorder.take_slot();
@@ -229,7 +247,11 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
         log::remark("a thread ran on after its last destructor: that is not recorded".to_owned());
         return None;
     }
-    let thread = Thread::of(cursor).or_else(|| register(cursor))?;
+    let known = Thread::of(cursor);
+    if known.map_or_else(|| cursor.handlers().load(Relaxed) > 0 && fork::is_on(), |thread| thread.is_aside(now)) {
+        return None;
+    }
+    let thread = known.or_else(|| register(cursor))?;
     let begin = clock::now();
     // SAFETY:
     // - only this thread works on its stack, and signals are blocked, so not twice
@@ -281,7 +303,13 @@ fn counted(cursor: Cursor) -> Option<*mut u64> {
         }
         return None;
     }
-    let thread = Thread::of(cursor).or_else(|| register(cursor))?;
+    let known = Thread::of(cursor);
+    if known
+        .map_or_else(|| cursor.handlers().load(Relaxed) > 0 && fork::is_on(), |thread| thread.aside.load(Relaxed) != 0)
+    {
+        return None;
+    }
+    let thread = known.or_else(|| register(cursor))?;
     let start = thread.inner().counts.start();
     cursor.slots().store(start as u64, Relaxed);
     Some(start)
@@ -294,14 +322,32 @@ fn discard(cursor: Cursor) -> *mut u64 {
     start
 }
 
-/// A handler begins on the calling thread: it records at a level of its own.
+/// Handlers that begin and may want a lock.
+static ENTERING: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether there are any.
+pub fn is_entering() -> bool {
+    ENTERING.load(SeqCst) > 0
+}
+
+/// A handler begins on the calling thread: it records at a level of its own, or not at all while the process forks.
 pub fn enter_handler(frame: Frame) -> Interrupted {
     let cursor = Cursor::mine();
     let registered = cursor.thread().load(Relaxed) != 0;
-    let interrupted = Interrupted { position: cursor.position(), limit: cursor.limit(), registered };
+    let interrupted = Interrupted { position: cursor.position(), limit: cursor.limit(), registered, aside: false };
     cursor.handlers().fetch_add(1, Relaxed);
-    memory::run(|| enter_recorded(frame, cursor));
-    interrupted
+    ENTERING.fetch_add(1, SeqCst);
+    let aside = fork::is_on() || Thread::of(cursor).is_some_and(|thread| thread.is_aside(frame.at));
+    if !aside {
+        memory::run(|| enter_recorded(frame, cursor));
+    } else if !process::off() {
+        if let Some(thread) = Thread::recording(cursor) {
+            thread.aside.store(frame.packed(), Relaxed);
+        }
+        discard(cursor);
+    }
+    ENTERING.fetch_sub(1, SeqCst);
+    Interrupted { aside, ..interrupted }
 }
 
 /// Where the code that a handler interrupts was recording. It may just have read one of the two.
@@ -311,6 +357,8 @@ pub struct Interrupted {
     limit: *mut u64,
     /// Whether the thread had a record.
     registered: bool,
+    /// Whether the handler is not recorded.
+    aside: bool,
 }
 
 fn enter_recorded(frame: Frame, cursor: Cursor) {
@@ -327,7 +375,14 @@ fn enter_recorded(frame: Frame, cursor: Cursor) {
 /// The handler of `frame` returns: the level it suspended goes on.
 pub fn leave_handler(frame: Frame, interrupted: Interrupted) {
     let cursor = Cursor::mine();
-    memory::run(|| leave_recorded(frame, cursor, interrupted));
+    if interrupted.aside {
+        if let Some(thread) = Thread::of(cursor) {
+            let _ = thread.aside.compare_exchange(frame.packed(), 0, Relaxed, Relaxed);
+        }
+        cursor.set(interrupted.position, interrupted.limit);
+    } else {
+        memory::run(|| leave_recorded(frame, cursor, interrupted));
+    }
     let handlers = cursor.handlers();
     handlers.store(handlers.load(Relaxed).saturating_sub(1), Relaxed);
     if process::off() {
@@ -414,7 +469,7 @@ pub fn sync() {
 
 /// The same, unless it does so every other moment.
 pub fn release() {
-    if let Some(thread) = Thread::of(Cursor::mine()) {
+    if let Some(thread) = Thread::recording(Cursor::mine()) {
         at_pace(thread, drain_mine);
     }
 }
@@ -422,7 +477,7 @@ pub fn release() {
 /// The calling thread holds this lock: what the last one that did so recorded comes before what it does from now on, unless it takes
 /// locks of others every other moment.
 pub fn lock(lock: usize) {
-    if let Some(thread) = Thread::of(Cursor::mine())
+    if let Some(thread) = Thread::recording(Cursor::mine())
         && !locks::is_mine(lock, thread)
     {
         at_pace(thread, || locks::take(lock, thread));
@@ -453,7 +508,7 @@ fn is_to_sync() -> bool {
 
 /// Reads what the calling thread recorded so far.
 pub fn drain_mine() {
-    if let (Some(thread), Some(recorder)) = (Thread::of(Cursor::mine()), process::recorder()) {
+    if let (Some(thread), Some(recorder)) = (Thread::recording(Cursor::mine()), process::recorder()) {
         // SAFETY:
         // - as in `flush`
         unsafe {

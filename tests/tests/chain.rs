@@ -459,3 +459,51 @@ fn threads_go_on_without_address_space() {
         assert_eq!((said.status.code(), text(&said.stdout).as_str()), (Some(0), "1770\n"), "{mib}: {said:?}");
     }
 }
+
+/// The C library takes its allocator's lock when it forks, and a handler may have interrupted who holds that.
+#[test]
+fn a_fork_does_not_wait_for_a_handler_in_the_allocator() {
+    let sandbox = Sandbox::new();
+    let source = "#include <pthread.h>
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static volatile int stop;
+        static long many[4096];
+        static void handler(int signal) {
+            for (int i = 0; i < 4096; i += 8) many[i] += signal;
+        }
+        static void *allocate(void *_) {
+            void *blocks[64];
+            while (!stop) {
+                for (int i = 0; i < 64; i++) blocks[i] = malloc(2000 + i * 16);
+                for (int i = 0; i < 64; i++) free(blocks[i]);
+            }
+            return _;
+        }
+        static void *interrupt(void *other) {
+            while (!stop) {
+                pthread_kill(*(pthread_t *)other, SIGUSR1);
+                usleep(50);
+            }
+            return NULL;
+        }
+        int main(void) {
+            pthread_t one, two;
+            signal(SIGUSR1, handler);
+            pthread_create(&one, NULL, allocate, NULL);
+            pthread_create(&two, NULL, interrupt, &one);
+            for (int i = 0; i < 100; i++) {
+                pid_t child = fork();
+                if (child == 0) _exit(7);
+                int status;
+                while (waitpid(child, &status, 0) < 0) {}
+                if (!WIFEXITED(status) || WEXITSTATUS(status) != 7) return 1;
+            }
+            stop = 1;
+            return pthread_join(two, NULL) || pthread_join(one, NULL);
+        }";
+    sandbox.c(source, &["-O2", "-pthread"]);
+    let _ = succeed(sandbox.program("a.out").env("BF_PROFILE", "/dev/null"));
+}

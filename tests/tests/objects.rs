@@ -227,6 +227,29 @@ fn a_block_of_the_programs_own_operator_new_is_one() {
 }
 
 #[test]
+fn the_librarys_allocator_may_be_called_by_a_pointer() {
+    let program = "#include <stdlib.h>\n\
+                   static struct {\nvoid *(*get)(size_t);\nvoid *(*zeroed)(size_t, size_t);\nvoid *(*grow)(void *, size_t);\n\
+                   void (*give)(void *);\n} volatile memory = {malloc, calloc, realloc, free}, other = {malloc};\n\
+                   static void *none(size_t n) { return n ? (void *)&memory : NULL; }\n\
+                   __attribute__((noinline)) static void *my_alloc(size_t n) { return memory.get(n); }\n\
+                   int main(void) {\nfor (int i = 0; i < 3; i++) {\nvolatile char *p = memory.get(1000); /* get */\n\
+                   *p = 1;\nmemory.give((void *)p);\n}\n\
+                   volatile char *q = memory.zeroed(20, 30); /* zeroed */\n*q = 1;\n\
+                   q = memory.grow((void *)q, 5000); /* grown */\n*q = 1;\nother.get = none;\n\
+                   volatile char *r = my_alloc(70), *s = other.get(8); /* own */\nreturn *r = *s = 0;\n}\n";
+    for optimised in ["-O0", "-O2"] {
+        let sandbox = recorded("memory.c", program, &[optimised]);
+        let expected = [("main", "get", 3), ("main", "zeroed", 1), ("main", "grown", 1), ("main", "own", 1)];
+        assert_eq!(allocated(&sandbox), at_lines("memory.c", program, &expected), "{optimised}");
+        let rows = by_object(&sandbox);
+        let name = format!("main (memory.c:{})", line(program, "get"));
+        let row = rows.iter().find(|row| row["name"] == name).unwrap();
+        assert_eq!(figures(row, ["blocks", "bytes", "peak_bytes", "store_references"]), [3, 3000, 1000, 3]);
+    }
+}
+
+#[test]
 fn what_a_library_keeps_where_a_block_was_is_not_the_block_s() {
     let program = "#include <string>\n#include <cstdlib>\nstatic long sum;\n\
                    __attribute__((noinline)) static void table() {\n\

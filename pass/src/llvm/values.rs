@@ -15,6 +15,10 @@ impl Type {
         self.kind() == Kind::LLVMPointerTypeKind
     }
 
+    pub(crate) fn is_void(self) -> bool {
+        self.kind() == Kind::LLVMVoidTypeKind
+    }
+
     /// Width of an integer type; 0 for any other.
     pub(crate) fn int_bits(self) -> u32 {
         match self.kind() {
@@ -499,6 +503,18 @@ impl Value {
     pub(crate) fn has_call_attribute(self, kind: c_uint) -> bool {
         // SAFETY: as said above the impl; asked of calls only.
         unsafe { !LLVMGetCallSiteEnumAttribute(self.0, FUNCTION, kind).is_null() }
+    }
+
+    /// The same of an argument.
+    pub(crate) fn has_argument_attribute(self, index: u32, kind: c_uint) -> bool {
+        // SAFETY: as said above the impl; asked of calls only. Arguments are counted from 1.
+        unsafe { !LLVMGetCallSiteEnumAttribute(self.0, index + 1, kind).is_null() }
+    }
+
+    /// The type of the function that is called.
+    pub(crate) fn called_type(self) -> Type {
+        // SAFETY: as said above the impl; asked of calls only.
+        Type(unsafe { LLVMGetCalledFunctionType(self.0) })
     }
 
     pub(crate) fn remove_call_attribute(self, kind: c_uint) {
