@@ -3,7 +3,7 @@
 //! A thread holds its own record while it feeds a batch, and nearly always feeds one. Whoever waits for the record stands
 //! in the turnstile, so the thread comes after it.
 
-use crate::process::{lock, lock_for};
+use crate::process::{lock, lock_for, lock_while};
 use std::sync::{Mutex, MutexGuard};
 
 /// See the module's page.
@@ -28,6 +28,12 @@ impl<T> Fair<T> {
     pub fn hold(&self) -> (MutexGuard<'_, ()>, MutexGuard<'_, T>) {
         let turn = lock(&self.turnstile);
         (turn, lock(&self.value))
+    }
+
+    /// Locks it, unless that is not to be waited for any more.
+    pub fn lock_while(&self, waits: impl Fn() -> bool) -> Option<MutexGuard<'_, T>> {
+        let _turn = lock_while(&self.turnstile, &waits)?;
+        lock_while(&self.value, waits)
     }
 
     /// Locks it, unless that takes too long.

@@ -38,8 +38,8 @@ static AT_REST: Slot = Slot(UnsafeCell::new(None));
 /// Whether locks are being taken, or are held.
 static FORKING: AtomicBool = AtomicBool::new(false);
 
-/// How long a handler that was recorded before may go on.
-const LONGEST: Duration = Duration::from_millis(20);
+/// How long handlers that are recorded may go on; those that others left by a jump are not told from them.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// Whether the process forks. The C library waits for its own locks while we hold ours, and a handler may have interrupted who holds
 /// one of those: it must not wait for us.

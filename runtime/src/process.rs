@@ -174,11 +174,16 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Locks a mutex, unless that takes longer than [`PATIENCE`].
 pub fn lock_for<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     let begin = Instant::now();
+    lock_while(mutex, || begin.elapsed() <= PATIENCE)
+}
+
+/// Locks a mutex, unless that is not to be waited for any more.
+pub fn lock_while<T: ?Sized>(mutex: &Mutex<T>, waits: impl Fn() -> bool) -> Option<MutexGuard<'_, T>> {
     loop {
         match mutex.try_lock() {
             Ok(guard) => return Some(guard),
             Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) if memory::lost() || begin.elapsed() > PATIENCE => return None,
+            Err(TryLockError::WouldBlock) if memory::lost() || !waits() => return None,
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
         }
     }

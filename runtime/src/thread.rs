@@ -184,9 +184,13 @@ pub fn add_calls(sum: &mut Vec<u64>, calls: &[u64]) {
     }
 }
 
-/// `None` if there is no room for another thread.
+/// `None` if there is no room for another thread, or it is in a handler while the process forks.
 fn register(cursor: Cursor) -> Option<&'static Thread> {
-    let mut registry = registry();
+    let handles = cursor.handlers().load(Relaxed) > 0;
+    let mut registry = match handles {
+        true => REGISTRY.lock_while(|| !fork::is_on())?,
+        false => registry(),
+    };
     if registry.idle.is_empty() && !registry.live.is_empty() && !memory::has_room_for_a_thread() {
         return None;
     }
@@ -248,7 +252,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
         return None;
     }
     let known = Thread::of(cursor);
-    if known.map_or_else(|| cursor.handlers().load(Relaxed) > 0 && fork::is_on(), |thread| thread.is_aside(now)) {
+    if known.is_some_and(|thread| thread.is_aside(now)) {
         return None;
     }
     let thread = known.or_else(|| register(cursor))?;
@@ -304,9 +308,7 @@ fn counted(cursor: Cursor) -> Option<*mut u64> {
         return None;
     }
     let known = Thread::of(cursor);
-    if known
-        .map_or_else(|| cursor.handlers().load(Relaxed) > 0 && fork::is_on(), |thread| thread.aside.load(Relaxed) != 0)
-    {
+    if known.is_some_and(|thread| thread.aside.load(Relaxed) != 0) {
         return None;
     }
     let thread = known.or_else(|| register(cursor))?;
