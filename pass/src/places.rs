@@ -95,8 +95,9 @@ impl Places {
         self.find(function, instruction, OnOneLine::Apart)
     }
 
-    /// The site of a call that allocates, that of its caller where it is inlined in what allocates for that. Where it is known which variable of Fortran has the new memory, it has that one's name in
-    /// place of the function's, because one statement allocates many.
+    /// The site of a call that allocates; of its caller, where it is inlined in a function that allocates for that. Where it is known
+    /// which variable of Fortran has the new memory, it has that one's name in place of the function's, because one statement allocates
+    /// many.
     pub(crate) fn allocation(&mut self, function: Value, call: Value) -> u32 {
         let mut site = self.site(function, call);
         while let Site { function, inlined_at: 1.., .. } = self.sites.all[site as usize - 1]

@@ -2,7 +2,7 @@
 
 use crate::quiet::Quiet;
 use crate::{calipers, log, memory, modules, objects, output, paths, process, slots, thread};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::MutexGuard;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
@@ -35,16 +35,33 @@ unsafe impl Sync for Slot {}
 
 static AT_REST: Slot = Slot(UnsafeCell::new(None));
 
-/// Whether locks are being taken, or are held.
+/// Whether a thread holds all locks for that.
 static FORKING: AtomicBool = AtomicBool::new(false);
 
 /// How long handlers that are recorded may go on; those that others left by a jump are not told from them.
-const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_millis(500);
 
-/// Whether the process forks. The C library waits for its own locks while we hold ours, and a handler may have interrupted who holds
-/// one of those: it must not wait for us.
+/// How long a handler that begins waits.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Whether the process forks, and locks are held for that.
 pub fn is_on() -> bool {
     FORKING.load(SeqCst)
+}
+
+/// Says, each time it is asked, whether a handler may wait for the locks: not for very long while the process forks. The C library waits
+/// for its own locks then, and the handler may have interrupted who holds one of those.
+pub fn patience() -> impl Fn() -> bool {
+    let begin = Cell::new(None);
+    move || {
+        if !is_on() {
+            begin.set(None);
+            return true;
+        }
+        let since = begin.get().unwrap_or_else(Instant::now);
+        begin.set(Some(since));
+        since.elapsed() <= PATIENCE
+    }
 }
 
 /// Has the functions below called around each `fork`.
@@ -57,7 +74,6 @@ pub fn install() {
 /// Takes the locks, in the order of `lib.rs`.
 unsafe extern "C" fn prepare() {
     let quiet = Quiet::enter();
-    FORKING.store(true, SeqCst);
     let held = memory::run(|| if memory::lost() { None } else { Some(rest()) }).flatten();
     if let Some(held) = held {
         // SAFETY:
@@ -75,6 +91,7 @@ fn rest() -> Held {
         if is_alone || begin.elapsed() > LONGEST {
             return held;
         }
+        FORKING.store(false, SeqCst);
         drop(held);
         std::thread::sleep(Duration::from_micros(100));
     }
@@ -85,6 +102,7 @@ fn hold() -> (Held, bool) {
     let outer: [Box<dyn Hold>; 2] = [Box::new(output::hold()), Box::new(calipers::hold())];
     let (queue, registry) = thread::hold_registry();
     let threads: Vec<_> = registry.live.iter().map(|thread| thread.hold()).collect();
+    FORKING.store(true, SeqCst);
     let is_alone =
         !thread::is_entering() && threads.iter().all(|(_, inner)| inner.is_mine() || inner.levels.len() <= 1);
     let threads = threads.into_iter().map(|held| Box::new(held) as Box<dyn Hold>).collect();
@@ -102,8 +120,9 @@ fn hold() -> (Held, bool) {
 unsafe extern "C" fn parent() {
     // SAFETY:
     // - see `Slot`
-    drop(unsafe { (*AT_REST.0.get()).take() });
+    let Some(at_rest) = (unsafe { (*AT_REST.0.get()).take() }) else { return };
     FORKING.store(false, SeqCst);
+    drop(at_rest);
 }
 
 unsafe extern "C" fn child() {

@@ -18,6 +18,7 @@ use std::ptr;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicUsize, fence};
+use std::time::Duration;
 
 /// One thread of the program; kept for another when it ended.
 pub struct Thread {
@@ -184,11 +185,11 @@ pub fn add_calls(sum: &mut Vec<u64>, calls: &[u64]) {
     }
 }
 
-/// `None` if there is no room for another thread, or it is in a handler while the process forks.
+/// `None` if there is no room for another thread, or it is in a handler and the process forks for too long.
 fn register(cursor: Cursor) -> Option<&'static Thread> {
     let handles = cursor.handlers().load(Relaxed) > 0;
     let mut registry = match handles {
-        true => REGISTRY.lock_while(|| !fork::is_on())?,
+        true => REGISTRY.lock_while(fork::patience())?,
         false => registry(),
     };
     if registry.idle.is_empty() && !registry.live.is_empty() && !memory::has_room_for_a_thread() {
@@ -332,23 +333,38 @@ pub fn is_entering() -> bool {
     ENTERING.load(SeqCst) > 0
 }
 
-/// A handler begins on the calling thread: it records at a level of its own, or not at all while the process forks.
+/// Counts a handler among them as soon as the process does not fork; whether that was soon.
+fn may_enter() -> bool {
+    let waits = fork::patience();
+    loop {
+        ENTERING.fetch_add(1, SeqCst);
+        if !fork::is_on() {
+            return true;
+        }
+        ENTERING.fetch_sub(1, SeqCst);
+        if !waits() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// A handler begins on the calling thread: it records at a level of its own, or not at all if the process forks for too long.
 pub fn enter_handler(frame: Frame) -> Interrupted {
     let cursor = Cursor::mine();
     let registered = cursor.thread().load(Relaxed) != 0;
     let interrupted = Interrupted { position: cursor.position(), limit: cursor.limit(), registered, aside: false };
     cursor.handlers().fetch_add(1, Relaxed);
-    ENTERING.fetch_add(1, SeqCst);
-    let aside = fork::is_on() || Thread::of(cursor).is_some_and(|thread| thread.is_aside(frame.at));
+    let aside = Thread::of(cursor).is_some_and(|thread| thread.is_aside(frame.at)) || !may_enter();
     if !aside {
         memory::run(|| enter_recorded(frame, cursor));
+        ENTERING.fetch_sub(1, SeqCst);
     } else if !process::off() {
         if let Some(thread) = Thread::recording(cursor) {
             thread.aside.store(frame.packed(), Relaxed);
         }
         discard(cursor);
     }
-    ENTERING.fetch_sub(1, SeqCst);
     Interrupted { aside, ..interrupted }
 }
 

@@ -494,7 +494,7 @@ fn a_fork_does_not_wait_for_a_handler_in_the_allocator() {
             signal(SIGUSR1, handler);
             pthread_create(&one, NULL, allocate, NULL);
             pthread_create(&two, NULL, interrupt, &one);
-            for (int i = 0; i < 100; i++) {
+            for (int i = 0; i < 20; i++) {
                 pid_t child = fork();
                 if (child == 0) _exit(7);
                 int status;
