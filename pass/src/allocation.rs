@@ -26,10 +26,6 @@ pub(crate) struct Allocation {
     pub(crate) of: Option<&'static CStr>,
 }
 
-impl Allocation {
-    const NOTHING: Self = Self { takes: None, gives: None, of: None };
-}
-
 /// Where memory is.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
@@ -60,18 +56,20 @@ pub(crate) fn kept(call: Value, module: Module) -> Option<(Value, i64)> {
 /// What a call does, if its callee is known to allocate. What `realloc` does to the old block is done whether it succeeds
 /// or not.
 pub(crate) fn of(call: Value) -> Option<Allocation> {
-    let Some(callee) = call.callee().as_function() else { return by_pointer(call) };
-    if callee.intrinsic_name().is_some() {
-        return None;
-    }
+    let (name, of) = match call.callee().as_function() {
+        Some(callee) if callee.intrinsic_name().is_some() => return None,
+        Some(callee) => (callee.name(), None),
+        None => {
+            let of = by_pointer(call)?;
+            (of.to_string_lossy().into_owned(), Some(of))
+        }
+    };
     let count = call.argument_count();
     let argument = |index: u32| (index < count).then(|| call.operand(index));
-    let name = callee.name();
-    let gives = |bytes| Some(Allocation { gives: Some((Place::Value(call), bytes)), ..Allocation::NOTHING });
-    let takes = |block| Some(Allocation { takes: Some(Place::Value(block)), ..Allocation::NOTHING });
-    let renews = |block: Option<Value>, bytes| {
-        Some(Allocation { takes: block.map(Place::Value), gives: Some((Place::Value(call), bytes)), of: None })
-    };
+    let both = |takes: Option<Place>, gives: Option<(Place, Bytes)>| Some(Allocation { takes, gives, of });
+    let gives = |bytes| both(None, Some((Place::Value(call), bytes)));
+    let takes = |block| both(Some(Place::Value(block)), None);
+    let renews = |block: Option<Value>, bytes| both(block.map(Place::Value), Some((Place::Value(call), bytes)));
     let size = |index| argument(index).filter(|size| size.ty().int_bits() == 64).map(Bytes::Argument);
     let block = argument(0).filter(|block| block.ty().is_pointer() && block.ty().address_space() == 0);
     match name.as_str() {
@@ -80,21 +78,18 @@ pub(crate) fn of(call: Value) -> Option<Allocation> {
         "calloc" => gives(Bytes::Product(argument(0)?, argument(1)?)),
         "realloc" => renews(block, size(1)?),
         "reallocarray" => renews(block, Bytes::Product(argument(1)?, argument(2)?)),
-        "posix_memalign" => Some(Allocation { gives: Some((Place::Stored(block?), size(2)?)), ..Allocation::NOTHING }),
+        "posix_memalign" => both(None, Some((Place::Stored(block?), size(2)?))),
         "free" | "cfree" | "munmap" => takes(block?),
         // Fortran's library, told by a descriptor, which begins with where the object is.
         "_FortranAAllocatableAllocate"
         | "_FortranAAllocatableAllocateSource"
         | "_FortranAPointerAllocate"
-        | "_FortranAPointerAllocateSource" => {
-            let gives = Some((Place::Stored(block?), Bytes::Described(block?)));
-            Some(Allocation { gives, ..Allocation::NOTHING })
-        }
+        | "_FortranAPointerAllocateSource" => both(None, Some((Place::Stored(block?), Bytes::Described(block?)))),
         "_FortranAAllocatableDeallocate"
         | "_FortranAAllocatableDeallocatePolymorphic"
         | "_FortranAPointerDeallocate"
         | "_FortranAPointerDeallocatePolymorphic"
-        | "_FortranAMoveAlloc" => Some(Allocation { takes: Some(Place::Stored(block?)), ..Allocation::NOTHING }),
+        | "_FortranAMoveAlloc" => both(Some(Place::Stored(block?)), None),
         _ if name.ends_with("__rust_alloc") || name.ends_with("__rust_alloc_zeroed") => gives(size(0)?),
         _ if name.ends_with("__rust_realloc") => renews(block, size(3)?),
         _ if name.ends_with("__rust_dealloc") => takes(block?),
@@ -105,32 +100,21 @@ pub(crate) fn of(call: Value) -> Option<Allocation> {
     }
 }
 
-/// What a call by a pointer does if it is of the function of the C library that has such arguments. No method of C++ is: those have an
-/// object.
-fn by_pointer(call: Value) -> Option<Allocation> {
-    let arguments: Vec<_> = (0..call.argument_count()).map(|at| call.operand(at)).collect();
-    let is_block = |value: Value| value.ty().is_pointer() && value.ty().address_space() == 0;
-    let is_size = |value: Value| value.ty().int_bits() == 64;
-    let is_object =
-        call.argument_count() > 0 && call.has_argument_attribute(0, Module::attribute_kind("dereferenceable"));
-    if call.callee().is_inline_asm() || is_object {
+/// The function of the C library that a call by a pointer may be of, by its arguments. No method of C++ is: those have an object.
+fn by_pointer(call: Value) -> Option<&'static CStr> {
+    let is_object = || call.has_argument_attribute(0, Module::attribute_kind("dereferenceable"));
+    if call.callee().is_inline_asm() || call.argument_count() == 0 || is_object() {
         return None;
     }
-    let gives = |bytes| call.ty().is_pointer().then_some(Some((Place::Value(call), bytes)));
+    let is_block = |value: Value| value.ty().is_pointer() && value.ty().address_space() == 0;
+    let is_size = |value: Value| value.ty().int_bits() == 64;
+    let arguments: Vec<_> = (0..call.argument_count()).map(|at| call.operand(at)).collect();
     match arguments[..] {
-        [size] if is_size(size) => {
-            Some(Allocation { gives: gives(Bytes::Argument(size))?, of: Some(c"malloc"), ..Allocation::NOTHING })
-        }
-        [count, unit] if is_size(count) && is_size(unit) => {
-            Some(Allocation { gives: gives(Bytes::Product(count, unit))?, of: Some(c"calloc"), ..Allocation::NOTHING })
-        }
-        [block, size] if is_block(block) && is_size(size) => {
-            let gives = gives(Bytes::Argument(size))?;
-            Some(Allocation { takes: Some(Place::Value(block)), gives, of: Some(c"realloc") })
-        }
-        [block] if is_block(block) && call.ty().is_void() => {
-            Some(Allocation { takes: Some(Place::Value(block)), of: Some(c"free"), ..Allocation::NOTHING })
-        }
+        [block] if is_block(block) && call.ty().is_void() => Some(c"free"),
+        _ if !call.ty().is_pointer() => None,
+        [size] if is_size(size) => Some(c"malloc"),
+        [count, unit] if is_size(count) && is_size(unit) => Some(c"calloc"),
+        [block, size] if is_block(block) && is_size(size) => Some(c"realloc"),
         _ => None,
     }
 }

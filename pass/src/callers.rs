@@ -72,7 +72,7 @@ struct Call {
 }
 
 /// What is lent for as long as a call lasts.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 enum Lent {
     /// The place of the call.
     Place,
@@ -133,12 +133,15 @@ impl Callers {
         let instructions = || function.blocks().flat_map(Block::instructions);
         let calls = instructions().filter(cuts).filter(returns).filter_map(lends);
         let described = |(call, lent)| {
-            let kind = if lent == Lent::Place { bf_abi::Segment::ALLOCATION } else { bf_abi::Segment::ONCE };
-            let mut segment = || {
+            let kind = match lent {
+                Lent::Place => Some(bf_abi::Segment::ALLOCATION),
+                Lent::Void => Some(bf_abi::Segment::ONCE),
+                Lent::Nothing => None,
+            };
+            let description = kind.map(|kind| {
                 let segment = Segment::of_kind(kind, call);
                 tables.segment(function, &Segment { words: bf_abi::Segment::ALLOCATION_WORDS, ..segment })
-            };
-            let description = (lent != Lent::Nothing).then(&mut segment);
+            });
             Call { call, description, passes_on: lent == Lent::Place && self.have(function, call) }
         };
         let calls = calls.map(described).collect();

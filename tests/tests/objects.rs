@@ -15,10 +15,18 @@ fn line(program: &str, comment: &str) -> u64 {
 
 /// A program, compiled to keep figures by object and run.
 fn recorded(name: &str, program: &str, options: &[&str]) -> Sandbox {
+    recorded_of(&[(name, program)], options)
+}
+
+/// The same of several files.
+fn recorded_of(files: &[(&str, &str)], options: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
-    sandbox.write(name, program);
-    let mut compiler = sandbox.command(if name.ends_with(".cpp") { Build::Bf.cxx() } else { Build::Bf.cc() });
-    sandbox.compile(&mut compiler, [name, "-g", "-bf-data-structs", "-o", "program"].iter().chain(options).copied());
+    files.iter().for_each(|(name, text)| sandbox.write(name, text));
+    let names = || files.iter().map(|&(name, _)| name);
+    let is_cxx = names().any(|name| name.ends_with(".cpp"));
+    let mut compiler = sandbox.command(if is_cxx { Build::Bf.cxx() } else { Build::Bf.cc() });
+    let options = ["-g", "-bf-data-structs", "-o", "program"].iter().chain(options).copied();
+    sandbox.compile(&mut compiler, names().chain(options));
     let _ = succeed(&mut sandbox.program("program"));
     sandbox
 }
@@ -156,11 +164,7 @@ fn what_a_function_allocates_as_it_is_told_belongs_to_its_caller() {
         ("line", "line", 1),
     ];
     for options in [["-O0", "-fno-inline"], ["-O1", "-fno-inline"], ["-O2", "-flto=auto"], ["-O3", "-finline"]] {
-        let sandbox = Sandbox::new();
-        sandbox.write("pool.c", pool);
-        sandbox.write("get.c", program);
-        sandbox.bf_clang(["get.c", "pool.c", "-g", "-bf-data-structs", options[0], options[1], "-o", "program"]);
-        let _ = succeed(&mut sandbox.program("program"));
+        let sandbox = recorded_of(&[("get.c", program), ("pool.c", pool)], &options);
         let mut expected = at_lines("get.c", program, &expected);
         expected.insert(0, ("fetch (pool.c:6)".to_owned(), 1));
         assert_eq!(allocated(&sandbox), expected, "{options:?}");
@@ -203,11 +207,7 @@ fn what_is_called_back_allocates_for_itself() {
     let mut expected = at_lines("main.c", program, &[("main", "own", 1), ("main", "a", 1), ("main", "b", 1)]);
     expected.extend(at_lines("library.c", library, &[("table", "table", 1)]));
     for optimised in ["-O0", "-O2"] {
-        let sandbox = Sandbox::new();
-        sandbox.write("library.c", library);
-        sandbox.write("main.c", program);
-        sandbox.bf_clang(["main.c", "library.c", "-g", "-bf-data-structs", optimised, "-o", "program"]);
-        let _ = succeed(&mut sandbox.program("program"));
+        let sandbox = recorded_of(&[("main.c", program), ("library.c", library)], &[optimised]);
         assert_eq!(allocated(&sandbox), expected, "{optimised}");
     }
 }
