@@ -1,8 +1,9 @@
 //! The LLVM plugin: a module in, an instrumented module out.
 //!
 //! It runs last in the optimiser, when the loads and stores left are those the machine will make, and adds to each the
-//! recording that [`bf_abi`] describes. What inlining would hide is noted before ([`callers::note`]). It must never change what the program computes, and never look at anything but
-//! the module and its own options: the same input gives the same output, bit for bit.
+//! recording that [`bf_abi`] describes. What inlining would hide is noted before ([`callers::note`]). It must never change
+//! what the program computes, and never look at anything but the module and its own options: the same input gives the same
+//! output, bit for bit.
 
 mod access;
 mod allocation;
