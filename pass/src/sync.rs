@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 
-use bf_abi::{LOCK_SYMBOL, RELEASE_SYMBOL, SYNC_SYMBOL};
+use bf_abi::{LOCK_SYMBOL, RELEASE_SYMBOL, SHARE_SYMBOL, SYNC_SYMBOL};
 
 use crate::emit::Emitter;
 use crate::llvm::{Block, Instruction, Module, Type, Value};
@@ -40,6 +40,8 @@ enum Lock {
     At(u32),
     /// This argument points to a pointer to it.
     Behind(u32),
+    /// This argument points to it, and several threads may hold it.
+    Shared(u32),
 }
 
 /// How a call of a function of this name does.
@@ -91,7 +93,7 @@ fn of_function(name: &str) -> Option<Lets> {
 
 /// Functions that take a lock, where it is, and functions that let it go. A semaphore is let go by who posts it. Who signals a condition
 /// need not be told of: what others wait for is changed under the lock.
-const LOCKS: [(Lock, &[&str], &[&str]); 3] = [
+const LOCKS: [(Lock, &[&str], &[&str]); 4] = [
     (
         Lock::At(0),
         &[
@@ -99,13 +101,9 @@ const LOCKS: [(Lock, &[&str], &[&str]); 3] = [
             "pthread_mutex_trylock",
             "pthread_mutex_timedlock",
             "pthread_mutex_clocklock",
-            "pthread_rwlock_rdlock",
             "pthread_rwlock_wrlock",
-            "pthread_rwlock_tryrdlock",
             "pthread_rwlock_trywrlock",
-            "pthread_rwlock_timedrdlock",
             "pthread_rwlock_timedwrlock",
-            "pthread_rwlock_clockrdlock",
             "pthread_rwlock_clockwrlock",
             "pthread_spin_lock",
             "pthread_spin_trylock",
@@ -125,7 +123,6 @@ const LOCKS: [(Lock, &[&str], &[&str]); 3] = [
         ],
         &[
             "pthread_mutex_unlock",
-            "pthread_rwlock_unlock",
             "pthread_spin_unlock",
             "sem_post",
             "funlockfile",
@@ -133,6 +130,17 @@ const LOCKS: [(Lock, &[&str], &[&str]); 3] = [
             "omp_unset_lock",
             "omp_unset_nest_lock",
         ],
+    ),
+    (
+        Lock::Shared(0),
+        &[
+            "pthread_rwlock_rdlock",
+            "pthread_rwlock_tryrdlock",
+            "pthread_rwlock_timedrdlock",
+            "pthread_rwlock_clockrdlock",
+        ],
+        // It does not say which way the thread held it.
+        &["pthread_rwlock_unlock"],
     ),
     (Lock::At(1), &WAITS, &WAITS),
     (Lock::At(2), &["__kmpc_critical", "__kmpc_critical_with_hint"], &["__kmpc_end_critical"]),
@@ -160,16 +168,24 @@ fn is_named(name: &str, one: &&str) -> bool {
 /// The lock that a call of a function of this name lets go.
 fn unlocked(name: &str) -> Option<Lock> {
     let of_name = LOCKS.iter().find(|(.., free)| free.iter().any(|one| is_named(name, one))).map(|&(lock, ..)| lock);
-    let of_libcxx = is_of_libcxx(name, &OF_LIBCXX, &["6unlock", "13unlock_shared"]).then_some(Lock::At(0));
-    of_name.or(of_libcxx).or_else(|| waited_for(name))
+    of_name.or_else(|| of_libcxx(name, &["6unlock"], &["13unlock_shared"])).or_else(|| waited_for(name))
 }
 
 /// The lock that the thread may hold once a call of a function of this name is back.
 fn locked(name: &str) -> Option<Lock> {
-    const TAKE: [&str; 4] = ["4lock", "8try_lock", "11lock_shared", "15try_lock_shared"];
     let of_name = LOCKS.iter().find(|(_, take, _)| take.iter().any(|one| is_named(name, one))).map(|&(lock, ..)| lock);
-    let of_libcxx = is_of_libcxx(name, &OF_LIBCXX, &TAKE).then_some(Lock::At(0));
-    of_name.or(of_libcxx).or_else(|| waited_for(name))
+    let of_libcxx = || of_libcxx(name, &["4lock", "8try_lock"], &["11lock_shared", "15try_lock_shared"]);
+    of_name.or_else(of_libcxx).or_else(|| waited_for(name))
+}
+
+/// The lock of a method of LLVM's C++ library that begins like one of these: ways to hold it alone, and with others.
+fn of_libcxx(name: &str, alone: &[&str], shared: &[&str]) -> Option<Lock> {
+    let begins = |methods| is_of_libcxx(name, &OF_LIBCXX, methods);
+    // `try_lock` and `try_lock_for` are taken alone, `try_lock_shared` is not.
+    match (begins(shared), begins(alone)) {
+        (true, _) => Some(Lock::Shared(0)),
+        (false, alone) => alone.then_some(Lock::At(0)),
+    }
 }
 
 /// The lock of a condition of C++ that a call waits for. Either library's `unique_lock` begins with a pointer to its mutex.
@@ -213,6 +229,7 @@ pub(crate) struct Writer {
     release: Value,
     ty: Type,
     lock: Value,
+    share: Value,
     lock_ty: Type,
     pointer: Type,
     /// Functions that run as a part of an OpenMP region, as a task, or once for all threads.
@@ -237,13 +254,13 @@ impl Writer {
         (calls || instructions.any(Value::releases)).then(|| {
             let pointer = module.pointer_type();
             let (ty, lock_ty) = (module.function_type(None, &[]), module.function_type(None, &[pointer]));
-            let symbols = [(SYNC_SYMBOL, ty), (RELEASE_SYMBOL, ty), (LOCK_SYMBOL, lock_ty)];
-            let [sync, release, lock] = symbols.map(|(name, ty)| {
+            let symbols = [(SYNC_SYMBOL, ty), (RELEASE_SYMBOL, ty), (LOCK_SYMBOL, lock_ty), (SHARE_SYMBOL, lock_ty)];
+            let [sync, release, lock, share] = symbols.map(|(name, ty)| {
                 let function = module.function(&CString::new(name).unwrap_or_default(), ty);
                 function.add_attribute(module, Module::attribute_kind("nounwind"));
                 function
             });
-            Self { sync, release, ty, lock, lock_ty, pointer, parts, callees, takers }
+            Self { sync, release, ty, lock, share, lock_ty, pointer, parts, callees, takers }
         })
     }
 
@@ -288,13 +305,14 @@ impl Writer {
 
     /// Tells of the lock of a call.
     fn tell(&self, call: Value, lock: Lock, emitter: &Emitter) {
-        let (Lock::At(argument) | Lock::Behind(argument)) = lock;
+        let (Lock::At(argument) | Lock::Behind(argument) | Lock::Shared(argument)) = lock;
         if call.argument_count() <= argument || call.operand(argument).ty() != self.pointer {
             return;
         }
         let at = call.operand(argument);
         let at = if matches!(lock, Lock::Behind(_)) { emitter.builder.load(self.pointer, at) } else { at };
-        emitter.builder.call(self.lock, self.lock_ty, &[at]);
+        let told = if matches!(lock, Lock::Shared(_)) { self.share } else { self.lock };
+        emitter.builder.call(told, self.lock_ty, &[at]);
     }
 }
 
@@ -336,8 +354,12 @@ mod tests {
                     "mtx_unlock",
                     "omp_unset_lock",
                     "omp_unset_lock_",
-                    "_ZNSt3__119__shared_mutex_base13unlock_sharedEv",
+                    "_ZNSt3__119__shared_mutex_base6unlockEv",
                 ],
+            ),
+            (
+                Some(Lets::Unlock(Lock::Shared(0))),
+                &["pthread_rwlock_unlock", "_ZNSt3__119__shared_mutex_base13unlock_sharedEv"],
             ),
             (Some(Lets::Unlock(Lock::At(1))), &["pthread_cond_wait"]),
             (Some(Lets::Unlock(Lock::At(2))), &["__kmpc_end_critical"]),
@@ -375,10 +397,13 @@ mod tests {
                     "sem_timedwait",
                     "omp_set_lock",
                     "omp_test_nest_lock_",
+                    "pthread_rwlock_wrlock",
                     "_ZNSt3__15mutex8try_lockEv",
+                    "_ZNSt3__119__shared_mutex_base4lockEv",
                     "_ZNSt3__115recursive_mutex4lockEv",
                 ][..],
             ),
+            (Some(Lock::Shared(0)), &["pthread_rwlock_tryrdlock", "_ZNSt3__119__shared_mutex_base15try_lock_sharedEv"]),
             (Some(Lock::At(1)), &["pthread_cond_wait", "cnd_timedwait"]),
             (Some(Lock::At(2)), &["__kmpc_critical", "__kmpc_critical_with_hint"]),
             (

@@ -257,6 +257,10 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
+/// dlmalloc maps such a part of what the heap has, but not more than this at a time, which it would give back at once.
+const PART: usize = 64;
+const MOST_AT_ONCE: usize = 1 << 20;
+
 /// Mappings kept apart. Neighbours are one, and what the heap maps is large: a heap of gigabytes has some tens of them.
 const REGIONS: usize = 1024;
 
@@ -329,11 +333,14 @@ impl System {
 // SAFETY:
 // - anonymous mappings, given out and taken back as asked
 unsafe impl dlmalloc::Allocator for System {
+    /// Maps more than was asked for where it already has much: dlmalloc looks through all its mappings for each new one, and they do not
+    /// lie side by side where the program makes threads.
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        let start = map(size);
-        if start.is_null() {
-            return (start, 0, 0);
-        }
+        let more = pages((held() / PART).min(MOST_AT_ONCE)).max(size);
+        let mut mapped = [more, size].into_iter().map(|size| (map(size), size));
+        let Some((start, size)) = mapped.find(|(start, _)| !start.is_null()) else {
+            return (ptr::null_mut(), 0, 0);
+        };
         self.add(start as usize, size);
         (start, size, 0)
     }

@@ -28,6 +28,7 @@
 //! and then the heap's, which is taken for a moment under any of them. The session's locks are taken under any of them too
 //! and are the only ones that helpers take; a child has another session. That of the access patterns comes after the trace's and
 //! before the modules'; a child has others, too. So does that of the call paths, which a child keeps.
+//! Threads that begin queue for the registry ([`queue`]), and hold nothing then.
 #![cfg_attr(test, expect(dead_code, reason = "what C calls has no caller in unit tests"))]
 
 mod alloc;
@@ -60,6 +61,7 @@ mod pace;
 mod paths;
 mod places;
 mod process;
+mod queue;
 mod quiet;
 mod recording;
 mod shelves;
@@ -74,6 +76,7 @@ mod tls;
 mod topology;
 mod unload;
 
+use crate::locks::Hold;
 use bf_abi::Module;
 use bf_abi::counting::Counting;
 use bf_abi::paths::Function;
@@ -107,7 +110,13 @@ pub extern "C" fn bf_release() {
 /// Called by the holder of a lock: see `bf-abi`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn bf_lock(lock: *const c_void) {
-    thread::lock(lock as usize);
+    thread::lock(lock as usize, Hold::Alone);
+}
+
+/// Called by a holder of a lock that several may hold: see `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn bf_share(lock: *const c_void) {
+    thread::lock(lock as usize, Hold::Shared);
 }
 
 /// Called where Fortran's library allocated the object of a descriptor: see `bf-abi`.

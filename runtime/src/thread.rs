@@ -3,13 +3,15 @@
 use crate::buffer;
 use crate::fair::Fair;
 use crate::level::Frame;
+use crate::locks::{self, Hold};
 use crate::pace::Pace;
 use crate::process::{self, PATIENCE, Recorder};
+use crate::queue::Queue;
 use crate::quiet::Quiet;
 use crate::recording::{Extent, Recording};
 use crate::stack::{self, Stack};
 use crate::tls::Cursor;
-use crate::{calipers, checkpoint, clock, fork, locks, log, memory, objects, signals, slots};
+use crate::{calipers, checkpoint, clock, fork, log, memory, objects, signals, slots};
 use bf_abi::MAX_SEGMENT_WORDS;
 use bf_abi::paths::Path;
 use std::ffi::c_void;
@@ -30,16 +32,20 @@ pub struct Thread {
     signal_stack: Stack,
     /// The outermost of its handlers that are not recorded, see [`Frame::packed`]; 0 if there is none.
     aside: AtomicUsize,
+    /// One of the bits that stand for it where it shares locks.
+    pub mark: u64,
 }
 
 impl Thread {
-    fn new() -> &'static Self {
+    /// The one of this number.
+    fn new(number: usize) -> &'static Self {
         let stack = Stack::new();
         if stack.top().is_null() {
             memory::exhausted();
         }
         let (inner, pace) = (Fair::new(Recording::new()), Pace::new());
-        Box::leak(Box::new(Self { inner, pace, stack, signal_stack: Stack::new(), aside: AtomicUsize::new(0) }))
+        let (signal_stack, aside, mark) = (Stack::new(), AtomicUsize::new(0), 1 << (number % u64::BITS as usize));
+        Box::leak(Box::new(Self { inner, pace, stack, signal_stack, aside, mark }))
     }
 
     /// The record of the calling thread, if it has one.
@@ -112,6 +118,12 @@ static REGISTRY: Fair<Registry> =
 /// How many threads record, those included that begin, and those that end and whose last accesses are not read yet.
 static RECORDING: AtomicUsize = AtomicUsize::new(0);
 
+/// Threads that begin, but for those that do so in a handler. They let those that end go first, which leave their places to them: so a
+/// program that makes very many short ones has few at a time, as it does without us.
+static BEGINNING: Queue = Queue::new();
+/// How many end.
+static ENDING: AtomicUsize = AtomicUsize::new(0);
+
 /// The threads, unless that takes too long.
 pub fn registry_for_a_while() -> Option<MutexGuard<'static, Registry>> {
     REGISTRY.lock_for()
@@ -156,6 +168,8 @@ impl Registry {
         }
         RECORDING.store(self.live.len(), Release);
         ENTERING.store(0, SeqCst);
+        ENDING.store(0, Relaxed);
+        BEGINNING.forget();
     }
 
     /// Takes a thread off that ended.
@@ -188,6 +202,7 @@ pub fn add_calls(sum: &mut Vec<u64>, calls: &[u64]) {
 /// `None` if there is no room for another thread, or it is in a handler and the process forks for too long.
 fn register(cursor: Cursor) -> Option<&'static Thread> {
     let handles = cursor.handlers().load(Relaxed) > 0;
+    let _turn = (!handles).then(|| BEGINNING.enter(|| ENDING.load(Relaxed) > 0));
     let mut registry = match handles {
         true => REGISTRY.lock_while(fork::patience())?,
         false => registry(),
@@ -195,7 +210,7 @@ fn register(cursor: Cursor) -> Option<&'static Thread> {
     if registry.idle.is_empty() && !registry.live.is_empty() && !memory::has_room_for_a_thread() {
         return None;
     }
-    let thread = registry.idle.pop().unwrap_or_else(Thread::new);
+    let thread = registry.idle.pop().unwrap_or_else(|| Thread::new(registry.live.len()));
     let own = objects::stack_around(&raw const registry as usize);
     // SAFETY:
     // - only this thread works on its stack from here on, and signals are blocked, so not twice
@@ -468,6 +483,7 @@ fn end_recorded(cursor: Cursor) {
         return;
     }
     if let Some(thread) = Thread::of(cursor) {
+        ENDING.fetch_add(1, Relaxed);
         // Held until we are back: after that another thread may run on this stack.
         let mut registry = registry();
         // SAFETY:
@@ -475,6 +491,7 @@ fn end_recorded(cursor: Cursor) {
         unsafe {
             stack::call(thread.stack.top(), || registry.end(thread, cursor));
         }
+        ENDING.fetch_sub(1, Relaxed);
     }
 }
 
@@ -494,11 +511,11 @@ pub fn release() {
 
 /// The calling thread holds this lock: what the last one that did so recorded comes before what it does from now on, unless it takes
 /// locks of others every other moment.
-pub fn lock(lock: usize) {
+pub fn lock(lock: usize, hold: Hold) {
     if let Some(thread) = Thread::recording(Cursor::mine())
-        && !locks::is_mine(lock, thread)
+        && !locks::is_known(lock, hold, thread)
     {
-        at_pace(thread, || locks::take(lock, thread));
+        at_pace(thread, || locks::take(lock, hold, thread));
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * Two threads: each writes a block of its own, then reads the other's, ROUNDS times. Every loop is one stream, and few of them fill a
  * buffer. They wait for each other at barriers of OpenMP, of POSIX threads, of a mutex, with and without a
- * condition, or of atomic numbers.
+ * condition, of a read-write lock, of semaphores, or of atomic numbers.
  */
 #include <stdio.h>
 
@@ -103,6 +103,33 @@ static void wait_for_other(void)
 {
     sem_post(&arrived[1 - number]);
     sem_wait(&arrived[number]);
+}
+#elif defined SHARED
+#include <sched.h>
+#include <stdatomic.h>
+
+static struct { _Alignas(LINE) pthread_rwlock_t lock; } shared = {PTHREAD_RWLOCK_INITIALIZER};
+static struct { _Alignas(LINE) atomic_long number; } arrived;
+
+/* By turns, they arrive together and look alone, or arrive alone and look together. */
+static void wait_for_other(void)
+{
+    static __thread long waits;
+    int alone = waits & 1;
+    if (alone)
+        pthread_rwlock_wrlock(&shared.lock);
+    else
+        pthread_rwlock_rdlock(&shared.lock);
+    atomic_fetch_add_explicit(&arrived.number, 1, memory_order_relaxed);
+    pthread_rwlock_unlock(&shared.lock);
+    for (long all = 2 * ++waits, now = 0; now < all; sched_yield()) {
+        if (alone)
+            pthread_rwlock_rdlock(&shared.lock);
+        else
+            pthread_rwlock_wrlock(&shared.lock);
+        now = atomic_load_explicit(&arrived.number, memory_order_relaxed);
+        pthread_rwlock_unlock(&shared.lock);
+    }
 }
 #elif defined MUTEX
 #include <sched.h>

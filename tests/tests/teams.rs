@@ -149,7 +149,7 @@ fn exchange(lines: u64, rounds: u64, options: &[&str]) -> Vec<u64> {
         let others = match options.last() {
             // At least at every second barrier: who comes last to one may come first to the next.
             Some(&"-DCONDITION") => rounds..=8 * rounds,
-            Some(&"-DATOMIC" | &"-DMUTEX") => rounds..=4 * rounds,
+            Some(&"-DATOMIC" | &"-DMUTEX" | &"-DSHARED") => rounds..=4 * rounds,
             _ => 0..=2,
         };
         let found = each(&answer[0], "invalidations");
@@ -231,6 +231,14 @@ fn blocks_that_are_exchanged_by_a_mutex() {
     }
 }
 
+/// Who looks alone has to know of who was there with others, and the other way round.
+#[test]
+fn blocks_that_are_exchanged_by_a_shared_lock() {
+    for (lines, rounds) in [(8, 500), (4096, 10)] {
+        let _ = exchange(lines, rounds, &["-pthread", "-DSHARED"]);
+    }
+}
+
 /// Who does which job is chance; what the jobs did, all together, is not.
 #[test]
 fn a_pool_does_what_its_jobs_do() {
@@ -287,4 +295,38 @@ fn threads_that_come_and_go_pass_on_what_they_wrote() {
     assert!(each(l1, "references").len() as u64 <= 1 + threads, "later threads take over slots: {l1}");
     assert!(number(l1, "dirty_transfers") >= rounds * written, "{l1}");
     assert!(number(&l1["threads"][0], "invalidations") >= (rounds - 1) * written, "{l1}");
+}
+
+/// Made faster than they can be known, they do not pile up: who ended leaves its place to the next.
+#[test]
+fn very_many_short_threads_are_few_at_a_time() {
+    let (threads, numbers) = (2_000, 64);
+    let program = "
+        #include <pthread.h>
+        static long numbers[THREADS][NUMBERS] __attribute__((aligned(64)));
+        static void *fill(void *row) {
+            for (int i = 0; i < NUMBERS; i++)
+                ((volatile long *)row)[i] = i;
+            return row;
+        }
+        int main(void) {
+            static pthread_t threads[THREADS];
+            for (int i = 0; i < THREADS; i++)
+                if (pthread_create(&threads[i], 0, fill, numbers[i]))
+                    return 1;
+            for (int i = 0; i < THREADS; i++)
+                pthread_join(threads[i], 0);
+        }";
+    let sandbox = Sandbox::new();
+    sandbox.write("swarm.c", program);
+    let defined = [format!("-DTHREADS={threads}"), format!("-DNUMBERS={numbers}")];
+    let defined = defined.iter().map(String::as_str);
+    sandbox.bf_clang(["-O2", "-bf-by-func", "-pthread", "swarm.c", "-o", "swarm"].into_iter().chain(defined));
+    let _ = succeed(&mut sandbox.program("swarm"));
+    let caches = ["--cache", "L1=32K:8", "--cache", "L2=64M:16:shared"];
+    let fill = function(&sandbox.bf(&[&["report", "--by", "function"], &caches[..]].concat()), "fill");
+    assert_eq!(number(&fill, "store_references"), threads * numbers);
+    assert_eq!([number(&fill, "L1.misses"), number(&fill, "L2.misses")], [threads * numbers / 8; 2]);
+    let slots = each(&levels(&sandbox, &caches)[0], "references").len() as u64;
+    assert!(slots < threads / 10, "{slots} of {threads} threads at a time");
 }
