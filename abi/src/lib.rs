@@ -72,9 +72,10 @@ pub const RELEASE_SYMBOL: &str = "bf_release";
 /// `extern "C" fn(*const c_void)`: called by the thread that holds the lock at this address, when it has just taken it and
 /// before it lets it go.
 pub const LOCK_SYMBOL: &str = "bf_lock";
-/// The same for one that several threads may hold at a time: called by a thread that holds it so, and before it lets go, however it
-/// held it.
+/// The same for a lock that several threads may hold at a time: called by a thread that has just taken it so.
 pub const SHARE_SYMBOL: &str = "bf_share";
+/// The same: called by a thread before it lets such a lock go, however it held it.
+pub const UNSHARE_SYMBOL: &str = "bf_unshare";
 /// `extern "C" fn(*const c_void) -> u64`: how many bytes the object has that a Fortran descriptor describes, as the compiler's
 /// `ISO_Fortran_binding.h` has it.
 pub const FORTRAN_BYTES_SYMBOL: &str = "bf_fortran_bytes";

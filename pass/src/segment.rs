@@ -15,12 +15,13 @@ use crate::allocation::{self, Bytes, Place};
 use crate::llvm::{Analyses, Block, Chain, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
-const RUNTIME: [&str; 16] = [
+const RUNTIME: [&str; 17] = [
     bf_abi::FLUSH_SYMBOL,
     bf_abi::SYNC_SYMBOL,
     bf_abi::RELEASE_SYMBOL,
     bf_abi::LOCK_SYMBOL,
     bf_abi::SHARE_SYMBOL,
+    bf_abi::UNSHARE_SYMBOL,
     bf_abi::FORTRAN_BYTES_SYMBOL,
     bf_abi::REGISTER_SYMBOL,
     bf_abi::counting::SLOTS_SYMBOL,

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 
-use bf_abi::{LOCK_SYMBOL, RELEASE_SYMBOL, SHARE_SYMBOL, SYNC_SYMBOL};
+use bf_abi::{LOCK_SYMBOL, RELEASE_SYMBOL, SHARE_SYMBOL, SYNC_SYMBOL, UNSHARE_SYMBOL};
 
 use crate::emit::Emitter;
 use crate::llvm::{Block, Instruction, Module, Type, Value};
@@ -230,6 +230,7 @@ pub(crate) struct Writer {
     ty: Type,
     lock: Value,
     share: Value,
+    unshare: Value,
     lock_ty: Type,
     pointer: Type,
     /// Functions that run as a part of an OpenMP region, as a task, or once for all threads.
@@ -254,13 +255,19 @@ impl Writer {
         (calls || instructions.any(Value::releases)).then(|| {
             let pointer = module.pointer_type();
             let (ty, lock_ty) = (module.function_type(None, &[]), module.function_type(None, &[pointer]));
-            let symbols = [(SYNC_SYMBOL, ty), (RELEASE_SYMBOL, ty), (LOCK_SYMBOL, lock_ty), (SHARE_SYMBOL, lock_ty)];
-            let [sync, release, lock, share] = symbols.map(|(name, ty)| {
+            let symbols = [
+                (SYNC_SYMBOL, ty),
+                (RELEASE_SYMBOL, ty),
+                (LOCK_SYMBOL, lock_ty),
+                (SHARE_SYMBOL, lock_ty),
+                (UNSHARE_SYMBOL, lock_ty),
+            ];
+            let [sync, release, lock, share, unshare] = symbols.map(|(name, ty)| {
                 let function = module.function(&CString::new(name).unwrap_or_default(), ty);
                 function.add_attribute(module, Module::attribute_kind("nounwind"));
                 function
             });
-            Self { sync, release, ty, lock, share, lock_ty, pointer, parts, callees, takers }
+            Self { sync, release, ty, lock, share, unshare, lock_ty, pointer, parts, callees, takers }
         })
     }
 
@@ -292,26 +299,26 @@ impl Writer {
             match how {
                 Lets::Sync => drop(emitter.builder.call(self.sync, self.ty, &[])),
                 Lets::Release => drop(emitter.builder.call(self.release, self.ty, &[])),
-                Lets::Unlock(lock) => self.tell(place, lock, emitter),
+                Lets::Unlock(lock) => self.tell(place, lock, self.unshare, emitter),
             }
         }
         for (call, lock) in taken {
             if let Some(after) = call.behind() {
                 emitter.builder.before(after, function);
-                self.tell(call, lock, emitter);
+                self.tell(call, lock, self.share, emitter);
             }
         }
     }
 
-    /// Tells of the lock of a call.
-    fn tell(&self, call: Value, lock: Lock, emitter: &Emitter) {
+    /// Tells of the lock of a call, and of one that several threads may hold with this function.
+    fn tell(&self, call: Value, lock: Lock, shared: Value, emitter: &Emitter) {
         let (Lock::At(argument) | Lock::Behind(argument) | Lock::Shared(argument)) = lock;
         if call.argument_count() <= argument || call.operand(argument).ty() != self.pointer {
             return;
         }
         let at = call.operand(argument);
         let at = if matches!(lock, Lock::Behind(_)) { emitter.builder.load(self.pointer, at) } else { at };
-        let told = if matches!(lock, Lock::Shared(_)) { self.share } else { self.lock };
+        let told = if matches!(lock, Lock::Shared(_)) { shared } else { self.lock };
         emitter.builder.call(told, self.lock_ty, &[at]);
     }
 }

@@ -197,7 +197,7 @@ pub(crate) fn chain(
             continue;
         };
         let (mut level, mut below) = (LevelCounts::none(), Vec::new());
-        let several = shape.scope == Scope::Private && caches.len() > 1;
+        let several = shape.scope == Scope::Private && caches.iter().any(|(unit, _)| unit.several);
         for (unit, counts) in *caches {
             let mut counts = counts.clone();
             let (accesses, clamped) = match misses_above(&above, unit, shape)? {

@@ -131,6 +131,8 @@ pub(crate) struct Unit {
     pub(crate) slots: Vec<u32>,
     /// How many slots there are.
     all: usize,
+    /// Whether there was a second one, whose references may not be counted: private stacks keep no write-backs then.
+    pub(crate) several: bool,
 }
 
 impl Unit {
@@ -150,17 +152,18 @@ fn units(lines: &Lines<'_>, scope: Scope, share: Option<&Share>) -> Result<Vec<U
             Owner::Global => None,
         })
         .collect();
-    let all = slots.len();
-    let private = |slot| Unit { owner: Owner::Slot(slot), slots: vec![slot], all };
+    let (all, global) = (slots.len(), owners.contains(&Owner::Global));
+    let several = all > 1 || global;
+    let private = |slot| Unit { owner: Owner::Slot(slot), slots: vec![slot], all, several };
     if let Some(share) = share {
         share.fits(&slots)?;
     }
-    if scope == Scope::Private || all <= 1 {
+    if scope == Scope::Private || !several {
         return Ok(slots.into_iter().map(private).collect());
     }
-    if !owners.contains(&Owner::Global) {
+    if !global {
         return Err(QueryError::NoGlobal);
     }
     let groups = share.map_or_else(|| vec![slots], |share| share.groups.clone());
-    Ok(groups.into_iter().map(|slots| Unit { owner: Owner::Global, slots, all }).collect())
+    Ok(groups.into_iter().map(|slots| Unit { owner: Owner::Global, slots, all, several }).collect())
 }

@@ -119,6 +119,12 @@ pub extern "C" fn bf_share(lock: *const c_void) {
     thread::lock(lock as usize, Hold::Shared);
 }
 
+/// Called by who lets such a lock go: see `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn bf_unshare(lock: *const c_void) {
+    thread::lock(lock as usize, Hold::Either);
+}
+
 /// Called where Fortran's library allocated the object of a descriptor: see `bf-abi`.
 ///
 /// # Safety

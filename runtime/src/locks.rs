@@ -20,10 +20,17 @@ struct Row {
     last: AtomicUsize,
     /// Marks of threads that shared one of the locks since somebody held it alone.
     shared: AtomicU64,
+    /// Marks of threads that held one alone, and did not enter themselves.
+    alone: AtomicU64,
 }
 
-static ROWS: [Row; 1 << ROW_BITS] =
-    [const { Row { last: AtomicUsize::new(0), shared: AtomicU64::new(0) } }; 1 << ROW_BITS];
+impl Row {
+    const fn new() -> Self {
+        Self { last: AtomicUsize::new(0), shared: AtomicU64::new(0), alone: AtomicU64::new(0) }
+    }
+}
+
+static ROWS: [Row; 1 << ROW_BITS] = [const { Row::new() }; 1 << ROW_BITS];
 const READS: usize = 1;
 
 /// How a thread holds a lock, or held it.
@@ -32,6 +39,8 @@ pub enum Hold {
     Alone,
     /// Perhaps with others.
     Shared,
+    /// Until now, one way or the other.
+    Either,
 }
 
 /// Fibonacci hashing.
@@ -42,24 +51,34 @@ fn row(lock: usize) -> &'static Row {
 /// Whether there is nothing to read for this thread, the calling one, that holds this lock, and others will know that it did.
 pub fn is_known(lock: usize, hold: Hold, mine: &'static Thread) -> bool {
     let row = row(lock);
-    let last = row.last.load(Relaxed);
-    let is_mine = last == ptr::from_ref(mine) as usize;
+    let (last, shared) = (row.last.load(Relaxed), row.shared.load(Relaxed));
+    let (is_mine, is_marked) = (last == ptr::from_ref(mine) as usize, shared & mine.mark != 0);
     match hold {
-        Hold::Alone => is_mine && row.shared.load(Relaxed) == 0,
-        Hold::Shared if is_mine => true,
+        Hold::Alone => is_mine && shared == 0,
         Hold::Shared => {
-            if row.shared.load(Relaxed) & mine.mark == 0 {
+            if !is_mine && !is_marked {
                 row.shared.fetch_or(mine.mark, AcqRel);
             }
-            last == 0
+            (is_mine || last == 0) && row.alone.load(Relaxed) == 0
         }
+        // Where neither is so another one wanted it meanwhile, or holds another lock of this row.
+        Hold::Either => is_mine || is_marked,
+    }
+}
+
+/// It holds this lock, or held it, and does not take it as others would: until it lets go of it, it is not one of those that share it.
+pub fn leave(lock: usize, hold: Hold, mine: &'static Thread) {
+    match hold {
+        Hold::Alone => drop(row(lock).shared.fetch_and(!mine.mark, AcqRel)),
+        Hold::Shared => {}
+        Hold::Either => drop(row(lock).alone.fetch_or(mine.mark, AcqRel)),
     }
 }
 
 /// The calling thread, which is this one, holds this lock: what those before it did comes before what it does from now on.
 pub fn take(lock: usize, hold: Hold, mine: &'static Thread) {
     let (row, address) = (row(lock), ptr::from_ref(mine) as usize);
-    let next = if hold == Hold::Alone { address } else { 0 };
+    let next = if hold == Hold::Shared { 0 } else { address };
     let enter = |last: usize| (last & READS == 0).then_some(next | READS);
     let last = loop {
         match row.last.fetch_update(AcqRel, Acquire, enter) {
@@ -75,13 +94,12 @@ pub fn take(lock: usize, hold: Hold, mine: &'static Thread) {
     {
         last.read_by(mine);
     }
-    if hold == Hold::Alone {
-        let shared = row.shared.swap(0, AcqRel);
-        let others = || thread::registry_for_a_while().map(|registry| registry.live.clone());
-        for other in if shared == 0 { None } else { others() }.unwrap_or_default() {
-            if other.mark & shared != 0 && !ptr::eq(other, mine) {
-                other.read_by(mine);
-            }
+    let shared = if hold == Hold::Shared { 0 } else { row.shared.swap(0, AcqRel) };
+    let marks = shared | row.alone.swap(0, AcqRel);
+    let others = || thread::registry_for_a_while().map(|registry| registry.live.clone());
+    for other in if marks == 0 { None } else { others() }.unwrap_or_default() {
+        if other.mark & marks != 0 && !ptr::eq(other, mine) {
+            other.read_by(mine);
         }
     }
     row.last.store(next, Release);
@@ -92,5 +110,6 @@ pub fn forget() {
     for row in &ROWS {
         row.last.store(0, Relaxed);
         row.shared.store(0, Relaxed);
+        row.alone.store(0, Relaxed);
     }
 }

@@ -505,7 +505,7 @@ pub fn sync() {
 /// The same, unless it does so every other moment.
 pub fn release() {
     if let Some(thread) = Thread::recording(Cursor::mine()) {
-        at_pace(thread, drain_mine);
+        let _ = at_pace(thread, drain_mine);
     }
 }
 
@@ -514,16 +514,20 @@ pub fn release() {
 pub fn lock(lock: usize, hold: Hold) {
     if let Some(thread) = Thread::recording(Cursor::mine())
         && !locks::is_known(lock, hold, thread)
+        && !at_pace(thread, || locks::take(lock, hold, thread))
     {
-        at_pace(thread, || locks::take(lock, hold, thread));
+        locks::leave(lock, hold, thread);
     }
 }
 
-fn at_pace(thread: &Thread, work: impl FnOnce()) {
-    if is_to_sync() && thread.pace.counts(clock::now()) {
+/// Whether that was done.
+fn at_pace(thread: &Thread, work: impl FnOnce()) -> bool {
+    let counts = is_to_sync() && thread.pace.counts(clock::now());
+    if counts {
         quietly(work);
         thread.pace.goes_on(clock::now());
     }
+    counts
 }
 
 fn quietly(work: impl FnOnce()) {

@@ -217,3 +217,21 @@ fn two_levels_and_tables_that_say_it_in_words() {
     let report = printed(&["report", "t.bfp", "--machine", "zen3-milan"]);
     assert!(report.contains("coherence") && report.contains("invalidations received"), "{report}");
 }
+
+/// A thread whose number is not the first had another one beside it, if only for a moment: what is shared is the stack of both, and the
+/// private one keeps no write-backs.
+#[test]
+fn one_thread_that_is_not_the_first() {
+    let sandbox = Sandbox::new();
+    let stores = |thread| [0, 64, 128].map(|address| (thread, Access { address, size: 8, store: true })).to_vec();
+    let ask = |thread, scope| {
+        replay(&sandbox, &stores(thread), &[]);
+        let mut answer = sandbox.bf(&["query", "t.bfp", "--cache", &format!("L1=64:1:64:{scope}")]);
+        ["misses", "writebacks", "resident_dirty"].map(|key| answer["levels"][0][key].take())
+    };
+    let [known, unknown] = [[json!(3), json!(2), json!(1)], [json!(3), Value::Null, Value::Null]];
+    assert_eq!(ask(0, "private"), known);
+    assert_eq!(ask(0, "shared"), known);
+    assert_eq!(ask(1, "shared"), known);
+    assert_eq!(ask(1, "private"), unknown);
+}

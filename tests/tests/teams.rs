@@ -330,3 +330,59 @@ fn very_many_short_threads_are_few_at_a_time() {
     let slots = each(&levels(&sandbox, &caches)[0], "references").len() as u64;
     assert!(slots < threads / 10, "{slots} of {threads} threads at a time");
 }
+
+/// A thread that wants to share a lock in vain does not hide what its holder does after that.
+#[test]
+fn who_shares_a_lock_in_vain_takes_nothing_from_its_holder() {
+    let (rounds, lines) = (100, 8);
+    let program = "
+        #include <pthread.h>
+        #include <unistd.h>
+        static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+        static struct { _Alignas(64) volatile long value; } blocks[ROUNDS][LINES];
+        static int pipes[3][2];
+        static void tell(int way) { if (write(pipes[way][1], \"\", 1) != 1) _exit(1); }
+        static void hear(int way) { char byte; if (read(pipes[way][0], &byte, 1) != 1) _exit(1); }
+        static void *fill(void *none) {
+            for (int round = 0; round < ROUNDS; round++) {
+                pthread_rwlock_wrlock(&lock);
+                tell(0);
+                hear(1);
+                for (int i = 0; i < LINES; i++)
+                    blocks[round][i].value = round;
+                pthread_rwlock_unlock(&lock);
+                tell(2);
+                hear(1);
+            }
+            return none;
+        }
+        int main(void) {
+            pthread_t other;
+            for (int i = 0; i < 3; i++)
+                if (pipe(pipes[i]))
+                    return 1;
+            pthread_create(&other, 0, fill, 0);
+            for (int round = 0; round < ROUNDS; round++) {
+                hear(0);
+                if (!pthread_rwlock_tryrdlock(&lock))
+                    return 1;
+                tell(1);
+                hear(2);
+                if (pthread_rwlock_tryrdlock(&lock))
+                    return 1;
+                for (int i = 0; i < LINES; i++)
+                    (void)blocks[round][i].value;
+                pthread_rwlock_unlock(&lock);
+                tell(1);
+            }
+            return pthread_join(other, 0);
+        }";
+    let sandbox = Sandbox::new();
+    sandbox.write("vain.c", program);
+    let defined = [format!("-DROUNDS={rounds}"), format!("-DLINES={lines}")];
+    sandbox.bf_clang(["-O1", "-pthread", "vain.c", "-o", "vain"].into_iter().chain(defined.iter().map(String::as_str)));
+    let _ = succeed(&mut sandbox.program("vain"));
+    let level = &levels(&sandbox, &["--cache", "L1=4M:full"])[0];
+    assert_eq!(number(level, "invalidations_received"), 0, "blocks are stored before they are loaded: {level}");
+    assert!(number(level, "dirty_transfers") >= rounds * lines, "{level}");
+}
