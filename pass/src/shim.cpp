@@ -16,6 +16,8 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/TargetParser/Triple.h"
+#include "llvm/Transforms/Coroutines/CoroCleanup.h"
+#include "llvm/Transforms/Coroutines/CoroSplit.h"
 #include "llvm/Transforms/Utils/BasicBlockUtils.h"
 #include "llvm/Transforms/Utils/LoopSimplify.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
@@ -35,6 +37,24 @@ struct Instrument : PassInfoMixin<Instrument> {
     return bf_pass_run(wrap(&M), &FAM) ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
 };
+
+// Coroutines that are still whole cannot be instrumented: ThinLTO leaves them so until it links.
+struct Split : PassInfoMixin<Split> {
+  static bool isRequired() { return true; }
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &MAM) {
+    if (none_of(M, [](const Function &F) { return F.isPresplitCoroutine(); }))
+      return PreservedAnalyses::all();
+    ModulePassManager MPM;
+    MPM.addPass(createModuleToPostOrderCGSCCPassAdaptor(CoroSplitPass(/*OptimizeFrame=*/true)));
+    MPM.addPass(CoroCleanupPass());
+    return MPM.run(M, MAM);
+  }
+};
+
+void instrument(ModulePassManager &MPM) {
+  MPM.addPass(Split());
+  MPM.addPass(Instrument());
+}
 
 // Comes before everything else: what inlining makes impossible to see is noted.
 struct Note : PassInfoMixin<Note> {
@@ -76,9 +96,9 @@ extern "C" {
 void bf_shim_register(PassBuilder &PB) {
 #if LLVM_VERSION_MAJOR >= 20
   PB.registerOptimizerLastEPCallback(
-      [](ModulePassManager &MPM, OptimizationLevel, ThinOrFullLTOPhase) { MPM.addPass(Instrument()); });
+      [](ModulePassManager &MPM, OptimizationLevel, ThinOrFullLTOPhase) { instrument(MPM); });
 #else
-  PB.registerOptimizerLastEPCallback([](ModulePassManager &MPM, OptimizationLevel) { MPM.addPass(Instrument()); });
+  PB.registerOptimizerLastEPCallback([](ModulePassManager &MPM, OptimizationLevel) { instrument(MPM); });
 #endif
   PB.registerPipelineStartEPCallback([](ModulePassManager &MPM, OptimizationLevel) { MPM.addPass(Note()); });
   // For `opt -passes=bf`.

@@ -147,7 +147,9 @@ pub unsafe extern "C" fn bf_register_module(module: *const Module) {
     let _quiet = quiet::Quiet::enter();
     // SAFETY:
     // - the caller vouches for the layout of `module`
-    memory::run(|| unsafe { modules::register(module) });
+    if memory::run(|| unsafe { modules::register(module) }) == Some(true) {
+        thread::record_from_here();
+    }
 }
 
 /// Called by instrumented code on a thread that has no slots yet: see `bf-abi`.

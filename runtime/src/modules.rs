@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex};
 static KNOWN: Mutex<Known> = Mutex::new(Known::new());
 /// Whether a module of another layout was met: then nothing can be read any more.
 static FOREIGN: AtomicBool = AtomicBool::new(false);
+/// Whether there has been any.
+static FOUND: AtomicBool = AtomicBool::new(false);
 /// See [`heat`].
 static HEAT: AtomicU64 = AtomicU64::new(0);
 /// In the `id` of a segment: some of its places share an item with others.
@@ -110,12 +112,17 @@ pub fn foreign() -> bool {
     FOREIGN.load(Ordering::Relaxed)
 }
 
-/// Takes note of a module.
+/// Whether any module was known yet. Code may run before that: an allocator of the program's, which libraries call as they begin.
+pub fn found() -> bool {
+    FOUND.load(Ordering::Relaxed)
+}
+
+/// Takes note of a module; whether it is the first.
 ///
 /// # Safety
 ///
 /// `module` follows the layout of `bf-abi`, as far as its `type_size` says.
-pub unsafe fn register(module: *const Module) {
+pub unsafe fn register(module: *const Module) -> bool {
     // SAFETY:
     // - the first two fields have the same place in every version
     let (size, version, name) = unsafe { ((*module).type_size, (*module).abi_version, (*module).name) };
@@ -124,7 +131,7 @@ pub unsafe fn register(module: *const Module) {
         log::remark(format!(
             "a module was compiled for layout {version} of the recording, this runtime reads {ABI_VERSION}: nothing is recorded"
         ));
-        return;
+        return false;
     }
     // SAFETY:
     // - this version's layout, all of it present
@@ -169,6 +176,7 @@ pub unsafe fn register(module: *const Module) {
     known.max_set_bits = known.max_set_bits.max(fields.max_set_bits);
     known.max_ways = known.max_ways.max(fields.max_ways);
     objects::expect_globals();
+    !FOUND.swap(true, Ordering::Relaxed)
 }
 
 /// Where the modules' tables are.

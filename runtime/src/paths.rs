@@ -264,9 +264,10 @@ impl Tree {
     }
 }
 
-/// The paths of a profile. `items`: by item, the number of its path; 0: none.
+/// The paths of a profile. `items`: by item, the number of its path; 0: none. An item may be newer than the paths, of a thread that runs
+/// on, and then has nothing in the profile.
 pub fn table(found: &[Found], items: Vec<u16>, counts: Vec<PathCounts>) -> Paths {
-    let index = |number: u16| u32::from(number).checked_sub(1);
+    let index = |number: u16| u32::from(number).checked_sub(1).filter(|&index| (index as usize) < found.len());
     let node = |path: &Found| PathNode { parent: index(path.parent), function: path.function };
     Paths { nodes: found.iter().map(node).collect(), items: items.into_iter().map(index).collect(), counts }
 }
@@ -282,4 +283,15 @@ pub fn of_function(found: &[Found], number: u16, function: u32) -> u16 {
         at = path.parent;
     }
     number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_newer_than_the_paths_are_on_none() {
+        let found = [Found { parent: 0, function: None, counts: None }];
+        assert_eq!(table(&found, vec![0, 1, 2], Vec::new()).items, [None, Some(0), None]);
+    }
 }

@@ -11,7 +11,7 @@ use crate::quiet::Quiet;
 use crate::recording::{Extent, Recording};
 use crate::stack::{self, Stack};
 use crate::tls::Cursor;
-use crate::{calipers, checkpoint, clock, fork, log, memory, objects, signals, slots};
+use crate::{calipers, checkpoint, clock, fork, log, memory, modules, objects, signals, slots};
 use bf_abi::MAX_SEGMENT_WORDS;
 use bf_abi::paths::Path;
 use std::ffi::c_void;
@@ -199,6 +199,19 @@ pub fn add_calls(sum: &mut Vec<u64>, calls: &[u64]) {
     }
 }
 
+/// Not before what is to be recorded was asked for, which modules do.
+fn register_if_found(cursor: Cursor) -> Option<&'static Thread> {
+    modules::found().then(|| register(cursor)).flatten()
+}
+
+/// The first module is known: what the calling thread recorded so far was for nobody.
+pub fn record_from_here() {
+    let cursor = Cursor::mine();
+    if Thread::of(cursor).is_none() {
+        cursor.set(ptr::null_mut(), ptr::null_mut());
+    }
+}
+
 /// `None` if there is no room for another thread, or it is in a handler and the process forks for too long.
 fn register(cursor: Cursor) -> Option<&'static Thread> {
     let handles = cursor.handlers().load(Relaxed) > 0;
@@ -271,7 +284,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
     if known.is_some_and(|thread| thread.is_aside(now)) {
         return None;
     }
-    let thread = known.or_else(|| register(cursor))?;
+    let thread = known.or_else(|| register_if_found(cursor))?;
     let begin = clock::now();
     // SAFETY:
     // - only this thread works on its stack, and signals are blocked, so not twice
@@ -327,7 +340,7 @@ fn counted(cursor: Cursor) -> Option<*mut u64> {
     if known.is_some_and(|thread| thread.aside.load(Relaxed) != 0) {
         return None;
     }
-    let thread = known.or_else(|| register(cursor))?;
+    let thread = known.or_else(|| register_if_found(cursor))?;
     let start = thread.inner().counts.start();
     cursor.slots().store(start as u64, Relaxed);
     Some(start)

@@ -489,3 +489,53 @@ fn it_must_be_asked_for_and_can_be_at_run_time() {
         sandbox.bf(&[&["report", "--by", "line", "--top", "2", "--sort", "L1.writebacks"], &SMALL[..]].concat());
     assert_eq!((items(&report).len(), &items(&report)[0]["line"]), (2, &line("naive c").into()));
 }
+
+/// Libraries call it as they begin, before any module of the program could say what is to be recorded.
+#[test]
+fn an_allocator_of_the_programs_own_keeps_the_options() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "pool.c",
+        "#include <stddef.h>
+        #include <string.h>
+        static _Alignas(16) char pool[1 << 24];
+        static size_t used;
+        void *malloc(size_t size) {
+            size_t at = used, all = (size + 31) & ~(size_t)15;
+            if (all > sizeof pool - at)
+                return NULL;
+            used += all;
+            *(size_t *)(pool + at) = size;
+            return pool + at + 16;
+        }
+        void free(void *block) { (void)block; }
+        void *calloc(size_t count, size_t size) { return malloc(count * size); }
+        void *realloc(void *block, size_t size) {
+            void *other = malloc(size);
+            if (block && other)
+                memcpy(other, block, size);
+            return other;
+        }",
+    );
+    sandbox.write(
+        "sum.cpp",
+        "#include <cstdio>
+        #include <vector>
+        int main() {
+            std::vector<long> numbers(1000, 1);
+            volatile long sum = 0;
+            for (long number : numbers)
+                sum = sum + number;
+            std::printf(\"%ld\\n\", sum);
+        }",
+    );
+    sandbox.bf_clang(["-O2", "-g", "-bf-by-func", "-c", "pool.c"]);
+    let mut compiler = sandbox.command(Build::Bf.cxx());
+    sandbox.compile(&mut compiler, ["-O2", "-g", "-bf-by-func", "sum.cpp", "pool.o", "-o", "sum"]);
+    let output = succeed(&mut sandbox.program("sum"));
+    assert_eq!(text(&output.stdout), "1000\n");
+    let report = sandbox.bf(&["report", "--by", "function", "--cache", "L1=32K:8"]);
+    let main = report["items"].as_array().unwrap().iter().find(|item| item["name"] == "main").unwrap().clone();
+    assert!(main["load_references"].as_u64().unwrap() >= 1000 && main["loads"].as_u64().unwrap() >= 500, "{main}");
+    assert!(!report.to_string().contains("too late"), "{report}");
+}

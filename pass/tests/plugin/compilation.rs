@@ -254,11 +254,13 @@ fn link_time_optimisation_keeps_what_was_recorded() {
         eprintln!("no ld.lld-{}", crate::toolchain::VERSION);
         return;
     }
-    let source = fixtures().join("order.c");
-    for flavour in ["-flto", "-flto=thin"] {
-        let record = workshop.record(&source, &["-O2", flavour, "-fuse-ld=lld"]);
-        let expected = fs::read_to_string(source.with_extension("expected")).unwrap();
-        assert_eq!(record.split_once('\n').unwrap().1, expected, "{flavour}");
+    for (source, standard) in [("order.c", "-std=c17"), ("coroutines.cpp", "-std=c++20")] {
+        let source = fixtures().join(source);
+        for flavour in ["-flto", "-flto=thin"] {
+            let record = workshop.record(&source, &["-O2", standard, flavour, "-fuse-ld=lld"]);
+            let expected = fs::read_to_string(source.with_extension("expected")).unwrap();
+            assert_eq!(record.split_once('\n').unwrap().1, expected, "{source:?} {flavour}");
+        }
     }
 }
 
