@@ -121,7 +121,8 @@ static RECORDING: AtomicUsize = AtomicUsize::new(0);
 /// Threads that begin, but for those that do so in a handler. They let those that end go first, which leave their places to them: so a
 /// program that makes very many short ones has few at a time, as it does without us.
 static BEGINNING: Queue = Queue::new();
-/// How many end.
+/// Those that end, and how many they are.
+static LEAVING: Queue = Queue::new();
 static ENDING: AtomicUsize = AtomicUsize::new(0);
 
 /// The threads, unless that takes too long.
@@ -169,7 +170,7 @@ impl Registry {
         RECORDING.store(self.live.len(), Release);
         ENTERING.store(0, SeqCst);
         ENDING.store(0, Relaxed);
-        BEGINNING.forget();
+        [&BEGINNING, &LEAVING].into_iter().for_each(Queue::forget);
     }
 
     /// Takes a thread off that ended.
@@ -497,6 +498,7 @@ fn end_recorded(cursor: Cursor) {
     }
     if let Some(thread) = Thread::of(cursor) {
         ENDING.fetch_add(1, Relaxed);
+        let turn = LEAVING.enter(|| false);
         // Held until we are back: after that another thread may run on this stack.
         let mut registry = registry();
         // SAFETY:
@@ -504,6 +506,7 @@ fn end_recorded(cursor: Cursor) {
         unsafe {
             stack::call(thread.stack.top(), || registry.end(thread, cursor));
         }
+        drop((registry, turn));
         ENDING.fetch_sub(1, Relaxed);
     }
 }
