@@ -6,7 +6,7 @@ use crate::{
     args::{Format, ReportArguments},
     failure::Failure,
     input::{self, Loaded},
-    output::{files, number, percent, print, remark, row, shortened, table},
+    output::{files, number, only_tagged, percent, print, remark, row, shortened, table},
     patterns, query,
 };
 use bf_postproc::{
@@ -390,9 +390,7 @@ fn shown_counters(breakdown: &Breakdown) -> Vec<&str> {
 fn text(breakdown: &Breakdown, top: usize) -> String {
     let mut text = format!("{}\n", files(&breakdown.profiles));
     text += &breakdown.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}\n"));
-    if !breakdown.tags.is_empty() {
-        text += &format!("only references tagged {}\n", breakdown.tags.join(", "));
-    }
+    text += &only_tagged(&breakdown.tags);
     let mut header =
         vec![title(breakdown.by).to_owned(), if breakdown.by == By::Object { "bytes" } else { "where" }.to_owned()];
     if !breakdown.levels.is_empty() {

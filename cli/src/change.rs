@@ -4,7 +4,7 @@ use crate::{
     args::CompareArguments,
     failure::Failure,
     input::{self, Loaded},
-    output::{number, percent, print, row, table},
+    output::{number, only_tagged, percent, print, row, table},
     query,
 };
 use bf_postproc::{
@@ -52,9 +52,7 @@ fn text(answer: &Changes) -> String {
         [] => String::new(),
     };
     let mut text = format!("before  {}\nafter   {}\n", runs(&answer.before), runs(&answer.after));
-    if !answer.tags.is_empty() {
-        text += &format!("only references tagged {}\n", answer.tags.join(", "));
-    }
+    text += &only_tagged(&answer.tags);
     text += &format!("caches of {}\n\n", answer.machine.as_deref().unwrap_or("the hierarchy asked for"));
     let (same, differ): (Vec<&Change>, Vec<&Change>) =
         answer.figures.iter().partition(|change| change.finding == Finding::Same);

@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     names::whole,
-    output::{counted, number, percent, plural, print, printable, row, shortened, table},
+    output::{counted, number, only_tagged, percent, plural, print, printable, row, shortened, table},
     query,
 };
 use bf_postproc::{
@@ -72,16 +72,14 @@ fn rows(answer: &Comparison) -> Vec<Value> {
 
 fn text(answer: &Comparison) -> String {
     let mut text = subjects(answer);
-    if !answer.tags.is_empty() {
-        text += &format!("only references tagged {}\n", answer.tags.join(", "));
-    }
+    text += &only_tagged(&answer.tags);
     text += &format!(
         "\n{}: score {:.2}  (1 is no difference; {FAITHFUL} and more is faithful, under {PARTLY} unfaithful)\n\n",
         answer.verdict, answer.score
     );
     for aspect in &answer.aspects {
         let mark = if aspect.essential { "*" } else { " " };
-        text += &hanging(&format!("  {:.2} {mark} {:<16}", aspect.score, spoken(aspect.name)), &aspect.why);
+        text += &hanging(&format!("  {:.2} {mark} {:<16}", aspect.score, spoken(aspect.name)), &printable(&aspect.why));
     }
     text += "  * essential: the score is the least of these, or the mean of all if that is less\n\nNot compared\n";
     text + &not_compared(answer)

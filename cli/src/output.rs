@@ -241,6 +241,14 @@ pub fn files(names: &[String]) -> String {
     })
 }
 
+/// A line that says which references an answer is about, unless it is about all.
+pub fn only_tagged(tags: &[String]) -> String {
+    match tags {
+        [] => String::new(),
+        tags => format!("only references tagged {}\n", printable(&tags.join(", "))),
+    }
+}
+
 /// A name for a table, as [`names::shortened`] has it.
 pub fn shortened(name: &str) -> String {
     names::shortened(&printable(name))
@@ -266,6 +274,7 @@ mod tests {
     fn control_characters_are_written_out() {
         assert_eq!(printable("é a\tb\n\r\x1b[31m\u{9b}"), "é a\tb\\n\\r\\x1b[31m\\x9b");
         assert_eq!(shortened("f\n(int)"), "f\\n(int)");
+        assert_eq!(only_tagged(&["a\nb", "c"].map(str::to_owned)), "only references tagged a\\nb, c\n");
     }
 
     #[test]

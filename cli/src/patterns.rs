@@ -2,7 +2,7 @@
 
 use crate::{
     by,
-    output::{number, percent, remark, table},
+    output::{number, percent, printable, remark, shortened, table},
 };
 use bf_postproc::patterns::{self, ByFunction, Footprint, StrideCounts, StrideSite};
 use bf_profile::Profile;
@@ -74,7 +74,7 @@ fn footprint_text(footprint: &Footprint) -> String {
     let tag = match tag.as_deref() {
         None => String::new(),
         Some("") => "without a tag: ".to_owned(),
-        Some(tag) => format!("tag {tag}: "),
+        Some(tag) => format!("tag {}: ", printable(tag)),
     };
     let mut text = format!("  {tag}{} different bytes", number(*bytes));
     if let Some(touches) = touches {
@@ -149,7 +149,7 @@ impl Site {
         let StrideSite { function, file, line, column, kind, bytes } = &self.site;
         let place = by::place(file, *line);
         let place = if *column > 0 { format!("{place}:{column}") } else { place };
-        [vec![format!("{kind} in {function}"), place, bytes.to_string()], cells(&self.counts)].concat()
+        [vec![format!("{kind} in {}", shortened(function)), place, bytes.to_string()], cells(&self.counts)].concat()
     }
 }
 
@@ -161,4 +161,19 @@ fn cells(counts: &StrideCounts) -> Vec<String> {
     let share = |count: u64| percent((*accesses > 0).then(|| count as f64 / *accesses as f64));
     let shares = [*zero, one, more, *other, *backward, *first].map(share);
     [vec![number(*accesses)], shares.to_vec()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_stay_on_their_line() {
+        let function = format!("app::Table<{}int>::fill(int)", "int, ".repeat(100));
+        let site = StrideSite { function, file: String::new(), line: 0, column: 0, kind: "load", bytes: 8 };
+        let site = Site { site, counts: StrideCounts::default() };
+        assert_eq!(site.row()[0], "load in app::Table<…>::fill(…)");
+        let footprint = Footprint { tag: Some("a\nb".to_owned()), bytes: 7, ..Footprint::default() };
+        assert_eq!(footprint_text(&footprint), "  tag a\\nb: 7 different bytes\n");
+    }
 }

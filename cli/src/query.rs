@@ -5,7 +5,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     machine,
-    output::{files, number, percent, print, remark, row, table},
+    output::{files, number, only_tagged, percent, print, remark, row, table},
 };
 use bf_postproc::{
     Answer, Cache, LevelAnswer, Query,
@@ -82,9 +82,7 @@ fn text(answer: &Answer) -> String {
     if let Some(machine) = &answer.machine {
         text += &format!("{machine}\n");
     }
-    if !answer.tags.is_empty() {
-        text += &format!("only references tagged {}\n", answer.tags.join(", "));
-    }
+    text += &only_tagged(&answer.tags);
     text += &format!(
         "{} references: {} by loads, {} by stores\n\n",
         number(answer.references),

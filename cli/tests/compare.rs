@@ -1,5 +1,9 @@
 //! `bf compare` as a user meets it: text, JSON, CSV, and what it refuses.
 
+use bf_profile::{
+    ItemLines, ItemStack, Places,
+    places::{Function, Item, Site},
+};
 use serde_json::Value;
 use std::{
     fs,
@@ -164,4 +168,46 @@ fn before_and_after() {
     let answer: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!((&answer["schema"], &answer["figures"][0]["finding"]), (&"bf.change/1".into(), &"exact".into()));
     assert_eq!(answer["figures"][0]["change"], 7.0);
+}
+
+#[test]
+fn the_least_alike_parts_have_the_names_of_the_source_and_stay_on_one_line() {
+    let folder = folder();
+    for name in ["once.bfp", "often.bfp"] {
+        let path = folder.path().join(name);
+        let mut profile = bf_profile::read_file(&path).unwrap();
+        let process = &mut profile.processes[0];
+        process.tags = vec!["a\nb".to_owned()];
+        process.places = Places {
+            strings: ["", "_ZN3app5TableIdE4fillEi", "app::Table<double>::fill(int)"].map(str::to_owned).to_vec(),
+            functions: vec![Function { name: 1, display: 2, ..Function::default() }],
+            sites: vec![Site::default()],
+            items: vec![Item { site: Some(0), merged: false }],
+            ..Places::default()
+        };
+        let items = process.lines.iter().map(|data| ItemLines {
+            line_bytes: data.line_bytes,
+            max_set_bits: data.max_set_bits,
+            max_ways: data.max_ways,
+            stacks: data
+                .stacks
+                .iter()
+                .map(|stack| {
+                    let mut histograms = stack.histograms.clone();
+                    histograms.sets.iter_mut().for_each(|sets| sets.capacity.clear());
+                    ItemStack { owner: stack.owner, tag: stack.tag, item: 0, histograms }
+                })
+                .collect(),
+        });
+        process.items = items.collect();
+        bf_profile::write_file(&path, &profile).unwrap();
+    }
+    let text = stdout(&bf(folder.path(), &["compare", "once.bfp", "often.bfp"]));
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words_of in ["least in app::Table<double>::fill(int) (", "least in a\\nb ("] {
+        assert!(words.contains(words_of), "{words_of}: {text}");
+    }
+    let output = bf(folder.path(), &["compare", "once.bfp", "often.bfp", "--format", "json"]);
+    let answer: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(answer["functions"]["parts"][0]["name"], "_ZN3app5TableIdE4fillEi");
 }

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     attribution::{By, Key, attribute},
     counters,
+    names::shortened,
     phases::split,
     query::Query,
 };
@@ -78,8 +79,8 @@ impl Parts {
         Some(Self { of, a_matched, b_matched, parts })
     }
 
-    /// How alike they are: what both do in the same parts, and how alike these are.
-    fn outcome(&self, things: &str) -> Outcome {
+    /// How alike they are: what both do in the same parts, and how alike these are. `spoken`: a part's name for people.
+    fn outcome(&self, things: &str, spoken: impl Fn(&str) -> String) -> Outcome {
         let Self { of, a_matched, b_matched, parts } = self;
         let matched = format!(
             "{things} of equal name have {} of the {of} of A and {} of those of B",
@@ -105,8 +106,7 @@ impl Parts {
             let worst = parts.iter().filter(much).filter_map(|part| Some((part.alike?, &part.name)));
             let worst = worst.min_by(|a, b| a.0.total_cmp(&b.0));
             if let Some((alike, name)) = worst.filter(|(alike, _)| *alike < 0.995) {
-                let name = if name.is_empty() { "no tag" } else { name };
-                why += &format!(", least in {name} ({})", percent(alike));
+                why += &format!(", least in {} ({})", spoken(name), percent(alike));
             }
         }
         Ok((score, why))
@@ -121,12 +121,20 @@ pub(super) fn functions(context: &Context<'_>) -> (Option<Parts>, Outcome) {
         _ => Parts::new("instructions", &[0, 1].map(|side| executed(context, side))),
     };
     let outcome = match &parts {
-        Some(parts) => parts.outcome("functions"),
+        Some(parts) => parts.outcome("functions", |name| shortened(display(context, name))),
         None => Err("neither places nor counters are in both profiles: compile with -bf-by-func, or without \
                      -bf-no-counters"
             .to_owned()),
     };
     (parts, outcome)
+}
+
+/// The name that the source has for a function, where a profile knows it.
+fn display<'a>(context: &Context<'a>, name: &'a str) -> &'a str {
+    let places = context.profiles.iter().flat_map(|profile| &profile.processes).map(|process| &process.places);
+    let mut functions = places.flat_map(|places| places.functions.iter().map(move |function| (places, function)));
+    let found = functions.find(|(places, function)| places.string(function.name) == name);
+    found.map_or(name, |(places, function)| places.string(function.display))
 }
 
 /// References of each function and their locality; `None` for a profile that is not broken down.
@@ -165,8 +173,10 @@ pub(super) fn tags(context: &Context<'_>) -> (Option<Parts>, Outcome) {
         return (None, Err(format!("no tags in {}: mark phases with bf_tag", untagged.join(" and "))));
     }
     let parts = Parts::new("references", &sides);
-    let outcome =
-        parts.as_ref().map_or_else(|| Err("no references under tags".to_owned()), |parts| parts.outcome("tags"));
+    let spoken = |name: &str| if name.is_empty() { "no tag".to_owned() } else { name.to_owned() };
+    let outcome = parts
+        .as_ref()
+        .map_or_else(|| Err("no references under tags".to_owned()), |parts| parts.outcome("tags", spoken));
     (parts, outcome)
 }
 
