@@ -5,7 +5,7 @@ use crate::{
     by::{self, Named, place},
     failure::Failure,
     input,
-    output::{files, number, print, printable, remark, row},
+    output::{files, number, print, printable, remark, row, shortened},
 };
 use bf_postproc::{
     attribution::{Attribution, Figures, Key},
@@ -200,7 +200,8 @@ fn accessed(objects: BTreeMap<Key, Figures>, attribution: &Attribution<'_>) -> V
         .map(|(Key { name: object, kind, .. }, figures)| Accessed {
             object,
             kind,
-            figures: Named::new(&figures, attribution),
+            // What was executed is not known by object.
+            figures: Named(figures.named(&attribution.answer).collect()),
         })
         .collect()
 }
@@ -208,14 +209,15 @@ fn accessed(objects: BTreeMap<Key, Figures>, attribution: &Attribution<'_>) -> V
 /// The column of loads and stores together, which JSON has apart.
 const REFERENCES: &str = "references";
 
-/// The figures of the columns; `None` if all of them are 0.
+/// The figures of the columns; `None` if all of them are 0 or not known.
 fn columns(annotated: &Annotated, figures: &Named) -> Option<Vec<String>> {
     let count = |name: &String| match name.as_str() {
-        REFERENCES => figures.get("load_references") + figures.get("store_references"),
-        name => figures.get(name),
+        REFERENCES => Some(figures.get("load_references") + figures.get("store_references")),
+        name => figures.find(name),
     };
     let counts: Vec<_> = annotated.columns.iter().map(count).collect();
-    counts.iter().any(|&count| count > 0).then(|| counts.into_iter().map(number).collect())
+    let cell = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), number);
+    counts.iter().flatten().any(|&count| count > 0).then(|| counts.into_iter().map(cell).collect())
 }
 
 fn text(annotated: &Annotated, whole: bool) -> String {
@@ -266,9 +268,9 @@ fn text(annotated: &Annotated, whole: bool) -> String {
             let Some(cells) = columns(&way.figures) else { continue };
             let calls: Vec<_> = way.frames[1..]
                 .iter()
-                .map(|frame| format!("inlined at {} in {}", place(&frame.file, frame.line), frame.function))
+                .map(|frame| format!("inlined at {} in {}", place(&frame.file, frame.line), shortened(&frame.function)))
                 .collect();
-            let function = way.frames.first().map_or("", |frame| frame.function.as_str());
+            let function = way.frames.first().map_or_else(String::new, |frame| shortened(&frame.function));
             let way_text =
                 if calls.is_empty() { format!("| {function}") } else { format!("| {function}, {}", calls.join(", ")) };
             text += &line(&figures(&cells), "", &way_text);
@@ -276,7 +278,7 @@ fn text(annotated: &Annotated, whole: bool) -> String {
         for accessed in found.objects.iter().take(MOST_OBJECTS) {
             let Some(cells) = columns(&accessed.figures) else { continue };
             let blocks = if accessed.kind == Some("heap") { "blocks from " } else { "" };
-            text += &line(&figures(&cells), "", &format!("| memory: {blocks}{}", accessed.object));
+            text += &line(&figures(&cells), "", &format!("| memory: {blocks}{}", shortened(&accessed.object)));
         }
     }
     text

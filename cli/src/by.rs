@@ -83,7 +83,7 @@ impl Named {
     }
 
     /// A figure, if it is there.
-    fn find(&self, name: &str) -> Option<u64> {
+    pub fn find(&self, name: &str) -> Option<u64> {
         self.0.iter().find(|(other, _)| other == name).map(|&(_, count)| count)
     }
 }

@@ -76,6 +76,19 @@ fn passes_miss_in_the_blocks_that_they_pass_over() {
     let shown = text(&succeed(command.arg("annotate").arg(sandbox.profile_files().remove(0)).args(SMALL)).stdout);
     assert!(shown.lines().any(|line| line.ends_with(&format!("| memory: {site}"))), "{shown}");
     assert!(shown.lines().any(|line| line.ends_with("| memory: table")), "{shown}");
+
+    // What was executed is known by line and not by object.
+    let mut command = sandbox.command(bf_tests::program("bf"));
+    let profile = sandbox.profile_files().remove(0);
+    let shown = command.arg("annotate").arg(profile).args(SMALL).args(["--show", "loads"]);
+    let shown = text(&succeed(shown).stdout);
+    assert!(shown.lines().any(|line| line.contains(" -         | memory: table")), "{shown}");
+    let annotated = sandbox.bf(&[&["annotate"], &SMALL[..]].concat());
+    let lines = annotated["lines"].as_array().unwrap();
+    let objects = || lines.iter().flat_map(|line| line["objects"].as_array().into_iter().flatten());
+    assert!(lines.iter().any(|line| line["loads"].as_u64() > Some(0)), "{annotated}");
+    assert!(objects().count() > 0 && objects().all(|object| object.get("loads").is_none()), "{annotated}");
+    assert!(objects().all(|object| object["L1.misses"].is_u64()), "{annotated}");
 }
 
 #[test]
