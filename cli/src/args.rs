@@ -1,13 +1,14 @@
 //! The command line.
 
 use crate::explore::args::SpaceArguments;
+use bf_collect::Config;
 use bf_postproc::{
     Cache, Scope, Share, SpecError, Ways,
     attribution::By,
-    replay::{DinSize, Format as TraceFormat, Sample},
+    replay::{DinSize, Format as TraceFormat, ReplayError, Sample},
     shared_lines::Kind,
 };
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use std::{ffi::OsString, path::PathBuf};
 
@@ -370,6 +371,12 @@ fn bytes(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A line size that a profile can have.
+fn recorded_bytes(text: &str) -> Result<u32, String> {
+    let line = bytes(text)?;
+    if Config::is_line_size(line) { Ok(line) } else { Err(ReplayError::LineSize(line).to_string()) }
+}
+
 /// A sampling rate, as given and as it is taken.
 #[derive(Clone, Debug)]
 pub struct Rate {
@@ -498,13 +505,13 @@ pub struct ReplayArguments {
     #[arg(short, long, value_name = "FILE.bfp")]
     pub output: PathBuf,
     /// Line sizes in bytes, by comma; without: those of a bf trace, else 64
-    #[arg(long, value_delimiter = ',', value_parser = bytes)]
+    #[arg(long, value_delimiter = ',', value_parser = recorded_bytes)]
     pub line_size: Vec<u32>,
     /// Keep histograms for up to 2^N sets; without: that of a bf trace, else 16
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=24))]
     pub max_set_bits: Option<u32>,
     /// Keep distances below N with more than one set; without: that of a bf trace, else 64
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=255))]
     pub max_ways: Option<u32>,
     /// Follow only this part of all lines (0.01, 1/64) and estimate from them; without: all
     #[arg(long, value_name = "RATE", value_parser = rate)]

@@ -336,6 +336,16 @@ fn wrong_questions_name_the_thing_and_the_mend() {
         let (code, message) = failure_text(&bf(folder.path(), &[command, "golden.bfp", "--line", "7"]));
         assert!(code == 2 && message.contains("line size 7 is no power of two from 8 up"), "{command}: {message}");
     }
+    for (option, value, word) in [
+        ("--max-ways", "256", "'--max-ways <N>'"),
+        ("--max-ways", "0", "'--max-ways <N>'"),
+        ("--max-set-bits", "25", "'--max-set-bits <N>'"),
+        ("--line-size", "2147483648", "line size 2147483648 is no power of two from 8 to 2^30"),
+    ] {
+        let output = bf(folder.path(), &["replay", "golden.din", "-o", "x.bfp", option, value]);
+        let (code, message) = failure_text(&output);
+        assert!(code == 2 && message.contains(word), "{option} {value}: {code} {message}");
+    }
     let empty = tempfile::tempdir().unwrap();
     let (code, message) = failure(&bf(empty.path(), &["report"]));
     assert!(code == 1 && message.contains("*.bfp"), "{message}");
