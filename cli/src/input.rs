@@ -166,7 +166,7 @@ pub fn newest() -> Result<PathBuf, Failure> {
         let entry = entry.map_err(failed)?;
         let path = PathBuf::from(entry.file_name());
         let written = match entry.metadata().and_then(|data| data.modified()) {
-            Ok(written) if is_profile_name(&path) => written,
+            Ok(written) if is_profile_name(&path) && path.is_file() => written,
             _ => continue,
         };
         // Of two written in the same instant the greater name, so that the choice does not depend on the directory.

@@ -157,6 +157,17 @@ fn a_report_takes_the_newest_profile_and_says_so() {
 }
 
 #[test]
+fn the_newest_profile_is_a_file() {
+    let folder = golden();
+    fs::create_dir(folder.path().join("a.bfp")).unwrap();
+    symlink("nowhere", folder.path().join("b.bfp")).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.path().join("c.bfp")).status().unwrap().success());
+    let output = bf(folder.path(), &["report"]);
+    stdout(&output);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("newest profile here: golden.bfp"), "{output:?}");
+}
+
+#[test]
 fn several_profiles_are_merged_or_answered_each() {
     let folder = golden();
     fs::write(folder.path().join("other.din"), "r 0 8\n").unwrap();
