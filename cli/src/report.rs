@@ -334,12 +334,15 @@ fn many(report: &Report, processes: &[ProcessReport]) -> String {
     );
     for process in processes.iter().take(MOST_LINES) {
         let rank = process.rank.map_or_else(String::new, |rank| format!(" rank {rank}"));
+        // A trace of another tool does not say which process it is of.
+        let which = match process.pid {
+            0 => String::new(),
+            pid => format!(" {pid} on {}{rank}", process.host),
+        };
         let _ = writeln!(
             text,
-            "  {} {} on {}{rank}: {}, {}",
+            "  {}{which}: {}, {}",
             printable(&process.executable),
-            process.pid,
-            process.host,
             plural(process.accesses, "access", "accesses"),
             ending(process)
         );

@@ -190,6 +190,8 @@ fn several_profiles_are_merged_or_answered_each() {
     );
     stdout(&bf(folder.path(), &["merge", "other.bfp", "golden.bfp", "-o", "swapped.bfp"]));
     assert_eq!(fs::read(folder.path().join("all.bfp")).unwrap(), fs::read(folder.path().join("swapped.bfp")).unwrap());
+    let text = stdout(&bf(folder.path(), &["report", "all.bfp"]));
+    assert!(text.contains("\n  golden.din: 7 accesses, replayed from a trace\n"), "{text}");
     // A process counts once, however often it is given.
     let again = bf(folder.path(), &["merge", "all.bfp", "golden.bfp", "-o", "again.bfp"]);
     assert!(String::from_utf8_lossy(&again.stderr).contains("1 process was given more than once"));
