@@ -71,9 +71,8 @@ function showLevels() {
 /** Adds a level below the last: eight times as large. */
 function addLevel() {
   const last = state.levels.at(-1);
-  let number = state.levels.length + 1;
-  while (state.levels.some((level) => level.name === `L${number}`)) number += 1;
-  const level = { ...last, name: `L${number}`, exclusive: false, typed: null };
+  const numbers = state.levels.map((level) => Number(/^L(\d+)$/.exec(level.name)?.[1] ?? 0));
+  const level = { ...last, name: `L${Math.max(state.levels.length, ...numbers) + 1}`, exclusive: false, typed: null };
   state.levels.push({ ...level, size: possible(level, Math.min(last.size * 8, SIZES.at(-1))) });
   state.origin = '';
   showLevels();

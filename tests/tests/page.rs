@@ -303,6 +303,12 @@ fn it_can_be_read_in_the_dark_and_on_a_narrow_screen_and_used_by_keyboard() {
     browser.evaluate("[...document.querySelectorAll('#whatif button')].find((button) => button.textContent === 'Add a level').click()");
     browser.evaluate("document.querySelector('[aria-label=\"Remove L1\"]').click()");
     assert_eq!(browser.evaluate("document.activeElement.getAttribute('aria-label')"), "L2 size");
+    // A level that is added is called by what is above it.
+    browser.evaluate("[...document.querySelectorAll('#whatif button')].find((button) => button.textContent === 'Add a level').click()");
+    browser.evaluate("document.querySelector('[aria-label=\"Remove L2\"]').click()");
+    browser.evaluate("[...document.querySelectorAll('#whatif button')].find((button) => button.textContent === 'Add a level').click()");
+    let levels = "[...document.querySelectorAll('#levels legend')].map((level) => level.textContent)";
+    assert_eq!(browser.evaluate(levels), json!(["L3", "L4"]));
 
     let nameless = "[...document.querySelectorAll('input, select, button, svg[role]')].filter((control) =>
         !(control.getAttribute('aria-label') || control.textContent.trim() || control.closest('label')?.textContent.trim())).length";
@@ -402,6 +408,31 @@ fn long_names_lose_their_arguments() {
     browser.until("document.querySelectorAll('#places-table tbody tr').length > 0");
     let first = browser.evaluate("(() => { const name = document.querySelector('#places-table tbody bdi'); return [name.textContent, name.title]; })()");
     assert_eq!(first, json!(["touch<…>(…)", long]));
+}
+
+#[test]
+fn a_place_is_on_one_line() {
+    let sandbox = run(&["1"]);
+    let mut profile: Profile = bf_profile::read_file(sandbox.file("0.bfp")).unwrap();
+    let places = &mut profile.processes[0].places;
+    // Of a length that nothing is left out of.
+    places.strings.extend(["a_function_of_the_program_".repeat(3)[..70].to_owned(), "/bits/stl_tree.h".to_owned()]);
+    let last = places.strings.len() as u32 - 1;
+    for function in &mut places.functions {
+        (function.display, function.file, function.line) = (last - 1, last, 2458);
+    }
+    bf_profile::write_file(sandbox.file("0.bfp"), &profile).unwrap();
+    let page = report(&sandbox, &["0.bfp", "--cache", "L1=4K:2", "--cache", "L2=32K:8", "--cache", "L3=64K:8"]);
+    let mut browser = Browser::start();
+    for width in [1280, 360] {
+        browser.window(width, 800);
+        browser.open_file(&page);
+        browser.until("document.querySelectorAll('#places-table td:nth-child(2) button').length > 0");
+        let first = browser.evaluate("(() => { const place = document.querySelector('#places-table td:nth-child(2)');
+            const range = document.createRange(); range.selectNodeContents(place.querySelector('bdi'));
+            return [place.textContent, range.getClientRects().length, range.getBoundingClientRect().right <= place.getBoundingClientRect().right]; })()");
+        assert_eq!(first, json!(["bits/stl_tree.h:2458", 1, true]), "{width}");
+    }
 }
 
 /// Names that a page must show as they are.
