@@ -12,7 +12,7 @@ use bf_postproc::{
     machine::{self, FALLBACK, PRESETS, Presets},
     size,
 };
-use bf_profile::Profile;
+use bf_profile::{Machine, Profile};
 use serde::Serialize;
 use std::{
     env, fs, io,
@@ -31,7 +31,7 @@ pub struct Hierarchy {
 /// The hierarchy that `selector` names, for a question to `profile`.
 pub fn resolve(selector: &str, profile: &Profile) -> Result<Hierarchy, Failure> {
     match selector {
-        "run" => recorded(profile),
+        "run" => recorded_or_usual(profile),
         "this" => {
             let caches = machine::from_topology(&topology::caches());
             if caches.is_empty() {
@@ -53,19 +53,28 @@ pub fn resolve(selector: &str, profile: &Profile) -> Result<Hierarchy, Failure> 
     }
 }
 
-/// The machine that the profile was recorded on, or a named one in its place.
-fn recorded(profile: &Profile) -> Result<Hierarchy, Failure> {
-    let mut machines =
-        profile.processes.iter().map(|process| &process.machine).filter(|machine| !machine.caches.is_empty());
-    if let Some(first) = machines.next() {
-        let caches = machine::from_topology(&first.caches);
-        if !caches.is_empty() {
-            if machines.any(|other| other.caches != first.caches) {
-                remark("the processes ran on machines with different caches; those of the first stand for all");
-            }
-            let cpu = if first.cpu.is_empty() { "unnamed processor" } else { &first.cpu };
-            return Ok(Hierarchy { caches, label: format!("the machine it ran on: {cpu}") });
+/// What is known of the machines that the processes ran on, where that has caches.
+fn machines(profile: &Profile) -> impl Iterator<Item = &Machine> {
+    profile.processes.iter().map(|process| &process.machine).filter(|machine| !machine.caches.is_empty())
+}
+
+/// The machine that the profile was recorded on, if it says; of several the first.
+pub fn recorded(profile: &Profile) -> Option<Hierarchy> {
+    let first = machines(profile).next()?;
+    let caches = machine::from_topology(&first.caches);
+    let cpu = if first.cpu.is_empty() { "unnamed processor" } else { &first.cpu };
+    (!caches.is_empty()).then(|| Hierarchy { caches, label: format!("the machine it ran on: {cpu}") })
+}
+
+/// The same, or a named one in its place.
+fn recorded_or_usual(profile: &Profile) -> Result<Hierarchy, Failure> {
+    if let Some(found) = recorded(profile) {
+        let mut all = machines(profile).map(|machine| &machine.caches);
+        let first = all.next();
+        if all.any(|other| Some(other) != first) {
+            remark("the processes ran on machines with different caches; those of the first stand for all");
         }
+        return Ok(found);
     }
     remark(&format!(
         "the profile does not say what caches it ran on; taking those of {FALLBACK}, choose with --machine"

@@ -64,7 +64,7 @@ struct PageProfile {
     /// The file, in base64, without what the page never asks.
     bytes: String,
     report: Report,
-    /// The hierarchy that the page begins with.
+    /// The hierarchy that the page begins with, and that of the machine that the program ran on if it is another.
     hierarchies: Vec<Machine>,
     remarks: Vec<String>,
     sources: Vec<Source>,
@@ -122,9 +122,14 @@ pub fn write(arguments: &ReportArguments, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Caches that a profile is asked about, and what they are called together.
+type Asked = (Vec<Cache>, Option<String>);
+
 /// The page about these profiles, side by side if they are several.
 pub fn page(assets: &Assets, loaded: &[Loaded], asked: &Hierarchy, watch: Option<&Watch>) -> Result<String, Failure> {
-    let profiles = loaded.iter().map(|loaded| profile(loaded, asked)).collect::<Result<_, _>>()?;
+    let caches = loaded.iter().map(|loaded| query::hierarchy(asked, loaded)).collect::<Result<Vec<_>, _>>()?;
+    let profiles = loaded.iter().zip(&caches).map(|(loaded, caches)| profile(loaded, caches, &asked.tags));
+    let profiles = profiles.collect::<Result<_, _>>()?;
     let presets = machine::all()?.into_iter().map(|preset| Machine::new(preset.label, &preset.caches)).collect();
     let data = Data {
         schema: "bf.page/1",
@@ -133,7 +138,7 @@ pub fn page(assets: &Assets, loaded: &[Loaded], asked: &Hierarchy, watch: Option
         profiles,
         tags: &asked.tags,
         presets,
-        comparison: comparison(loaded, asked)?,
+        comparison: comparison(loaded, &caches, &asked.tags),
         watch,
     };
     let titles: Vec<_> = loaded.iter().map(Loaded::title).collect();
@@ -141,29 +146,33 @@ pub fn page(assets: &Assets, loaded: &[Loaded], asked: &Hierarchy, watch: Option
 }
 
 /// What `bf compare` says to two profiles. What cannot be compared can still be shown side by side.
-fn comparison(loaded: &[Loaded], asked: &Hierarchy) -> Result<Option<Comparison>, Failure> {
-    let [a, b] = loaded else { return Ok(None) };
-    let (levels, machine) = query::hierarchy(asked, b)?;
-    let question = compare::Question { tags: asked.tags.clone(), line_bytes: None, levels, machine };
+fn comparison(loaded: &[Loaded], caches: &[Asked], tags: &[String]) -> Option<Comparison> {
+    let ([a, b], [_, (levels, machine)]) = (loaded, caches) else { return None };
+    let (levels, machine) = (levels.clone(), machine.clone());
+    let question = compare::Question { tags: tags.to_vec(), line_bytes: None, levels, machine };
     let [first, second] = [a, b].map(|side| Side { profiles: side.names(), profile: &side.profile });
     let found = compare::compare(&first, &second, &question);
-    Ok(found.inspect_err(|error| remark(&format!("the page holds no comparison: {error}"))).ok())
+    found.inspect_err(|error| remark(&format!("the page holds no comparison: {error}"))).ok()
 }
 
-fn profile(loaded: &Loaded, asked: &Hierarchy) -> Result<PageProfile, Failure> {
-    loaded.answer(check_tags(&loaded.profile, &asked.tags))?;
-    let (caches, label) = query::hierarchy(asked, loaded)?;
-    let (caches, _) = answerable(&loaded.profile, &caches);
+fn profile(loaded: &Loaded, asked: &Asked, tags: &[String]) -> Result<PageProfile, Failure> {
+    loaded.answer(check_tags(&loaded.profile, tags))?;
+    let (all, label) = asked;
+    let (caches, _) = answerable(&loaded.profile, all);
     let mut remarks = Vec::new();
     let sources = excerpts::sources(&loaded.profile, &caches, &mut remarks);
     let bytes = encoded(&loaded.profile, &mut remarks)
         .map_err(|error| Failure::Failed(format!("failed to put {} into a page: {error}", loaded.title())))?;
     remarks.iter().for_each(|line| remark(&format!("{}: {line}", loaded.title())));
+    let first = Machine::new(label.clone().unwrap_or_else(|| "the caches asked for".to_owned()), &caches);
+    let ran_on = machine::recorded(&loaded.profile).filter(|found| Some(&found.label) != label.as_ref());
+    let ran_on = ran_on.map(|found| Machine::new(found.label, &answerable(&loaded.profile, &found.caches).0));
+    let hierarchies = [Some(first), ran_on].into_iter().flatten();
     Ok(PageProfile {
         paths: loaded.names(),
         bytes: BASE64.encode(bytes),
-        report: report::report(loaded, asked)?,
-        hierarchies: vec![Machine::new(label.unwrap_or_else(|| "the caches asked for".to_owned()), &caches)],
+        report: report::report(loaded, asked.clone(), tags),
+        hierarchies: hierarchies.collect(),
         remarks,
         sources,
     })

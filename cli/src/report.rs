@@ -1,7 +1,7 @@
 //! `bf report`: the first page about a run.
 
 use crate::{
-    args::{Hierarchy, ReportArguments, ReportBy},
+    args::{ReportArguments, ReportBy},
     by, counters,
     failure::Failure,
     input::{self, Loaded},
@@ -10,7 +10,7 @@ use crate::{
     page, patterns, phases, query,
 };
 use bf_postproc::{
-    Answer, Query,
+    Answer, Cache, Query,
     curve::{self, CurvePoint, Knee},
     query::answerable,
     reuse::{self, ReuseDistance},
@@ -114,7 +114,8 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
     }
     let mut reports = Vec::new();
     for loaded in input::load(&arguments.input)? {
-        reports.push(report(&loaded, &arguments.hierarchy)?);
+        let hierarchy = query::hierarchy(&arguments.hierarchy, &loaded)?;
+        reports.push(report(&loaded, hierarchy, &arguments.hierarchy.tags));
     }
     let rows = |report: &Report| {
         let front = [("profiles", Value::from(report.profiles.join(" ")))];
@@ -123,25 +124,24 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
     print(arguments.output.format, &reports, arguments.input.each, text, rows)
 }
 
-/// What is known of profiles, against the caches asked about.
-pub fn report(loaded: &Loaded, asked: &Hierarchy) -> Result<Report, Failure> {
-    let (caches, label) = query::hierarchy(asked, loaded)?;
+/// What is known of profiles, against caches, which may be called something, by references with these tags, or all.
+pub fn report(loaded: &Loaded, (caches, label): (Vec<Cache>, Option<String>), tags: &[String]) -> Report {
     // A hierarchy that the profile was not recorded for is no reason to keep the rest back.
     let (kept, refused) = answerable(&loaded.profile, &caches);
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
-    let question = Query { levels: kept, tags: asked.tags.clone(), ..Query::default() };
+    let question = Query { levels: kept, tags: tags.to_vec(), ..Query::default() };
     let (query, query_error) = match query::answer(loaded, &question, label) {
         Ok(answer) => (Some(answer), None),
         Err(error) => (None, Some(error.to_string())),
     };
     let between = if query.is_none() && refused.is_empty() { &[][..] } else { &caches };
     let (curve_line_bytes, curve) = curve::curve(&loaded.profile).unwrap_or_default();
-    Ok(Report {
+    Report {
         schema: "bf.report/1",
         profiles: loaded.names(),
         processes: loaded.profile.processes.iter().map(process).collect(),
-        executed: counters::Executed::new(&loaded.profile, &asked.tags, between, query.as_ref()),
-        patterns: patterns::Patterns::new(&loaded.profile, &asked.tags),
+        executed: counters::Executed::new(&loaded.profile, tags, between, query.as_ref()),
+        patterns: patterns::Patterns::new(&loaded.profile, tags),
         reuse_distance: reuse::distances(&loaded.profile),
         query,
         query_error,
@@ -149,7 +149,7 @@ pub fn report(loaded: &Loaded, asked: &Hierarchy) -> Result<Report, Failure> {
         curve_line_bytes,
         knees: curve::knees(&curve),
         curve,
-    })
+    }
 }
 
 fn process(process: &Process) -> ProcessReport {

@@ -2,7 +2,7 @@
 //! mouse.
 
 use bf_page::Page;
-use bf_profile::{Callee, Profile};
+use bf_profile::{CacheLevel, Callee, Profile};
 use bf_tests::browser::Browser;
 use bf_tests::sandbox::{Sandbox, output, succeed, text};
 use serde_json::{Value, json};
@@ -432,6 +432,38 @@ fn a_place_is_on_one_line() {
             const range = document.createRange(); range.selectNodeContents(place.querySelector('bdi'));
             return [place.textContent, range.getClientRects().length, range.getBoundingClientRect().right <= place.getBoundingClientRect().right]; })()");
         assert_eq!(first, json!(["bits/stl_tree.h:2458", 1, true]), "{width}");
+    }
+}
+
+#[test]
+fn the_machine_it_ran_on_is_offered_beside_the_caches_asked_for() {
+    let sandbox = run(&["1"]);
+    let mut profile: Profile = bf_profile::read_file(sandbox.file("0.bfp")).unwrap();
+    let mut write = |caches: Vec<CacheLevel>| {
+        let machine = &mut profile.processes[0].machine;
+        (machine.cpu, machine.caches) = ("a processor".to_owned(), caches);
+        bf_profile::write_file(sandbox.file("0.bfp"), &profile).unwrap();
+    };
+    let near = CacheLevel { level: 1, size: 48 << 10, ways: 12, line: 64, ..CacheLevel::default() };
+    write(vec![near]);
+    let mut browser = Browser::start();
+    for (asked, offered) in [
+        (&["--cache", "L1=4K:2"][..], &["the caches asked for", "the machine it ran on: a processor"][..]),
+        (&[], &["the machine it ran on: a processor"]),
+    ] {
+        browser.open_file(&report(&sandbox, &[&["0.bfp"], asked].concat()));
+        let first = "[...document.querySelector('#whatif select').options].slice(1).map((option) => option.text)
+            .filter((machine) => machine.startsWith('the '))";
+        assert_eq!(browser.evaluate(first), json!(offered));
+    }
+    assert_eq!(agree(&sandbox, &mut browser, 0), ["L1=48K:12:64:private"]);
+
+    // Once for each profile it is said what stands in.
+    write(Vec::new());
+    for (each, times) in [(&["0.bfp"][..], 1), (&["--each", "0.bfp", "0.bfp"], 2)] {
+        let mut command = sandbox.command(bf_tests::program("bf"));
+        let said = succeed(command.args(["report", "--html", "report.html"]).args(each)).stderr;
+        assert_eq!(text(&said).matches("does not say what caches it ran on").count(), times, "{}", text(&said));
     }
 }
 
