@@ -111,6 +111,19 @@ fn the_best_are_the_least_of_all_within_budget() {
 }
 
 #[test]
+fn a_table_that_no_objective_needs_refuses_nothing() {
+    let folder = folder();
+    fs::write(folder.path().join("short.toml"), "memory=80\n[level.L1]\nby_size={8K=1}").unwrap();
+    let sweep = ["sweep", "t.bfp", "--l1", "4K..8K:1", "--latency", "short.toml"];
+    let text = stdout(&bf(folder.path(), &sweep));
+    assert_eq!(text, stdout(&bf(folder.path(), &sweep[..4])));
+    for needs in [["--objective", "amat"], ["--pareto", "size,amat"], ["--limit", "amat=9"]] {
+        let (code, message) = failure(&bf(folder.path(), &[&sweep[..], &needs].concat()));
+        assert!(code == 1 && message.contains("and 4K is asked for; add a row"), "{message}");
+    }
+}
+
+#[test]
 fn rows_say_what_lines_say() {
     let folder = folder();
     let all = lines(folder.path(), &[]);

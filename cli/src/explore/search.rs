@@ -34,11 +34,13 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
     let asked = &arguments.space;
     let levels = asked.levels();
     let names: Vec<String> = levels.iter().map(|level| level.name.clone()).collect();
-    let goal = goal(asked)?;
+    let mut goal = goal(asked)?;
     let limits = goal.limits.iter().map(|(objective, _)| objective);
-    for objective in [&asked.objective].into_iter().chain(&asked.pareto).chain(limits) {
+    let objectives: Vec<_> = [&asked.objective].into_iter().chain(&asked.pareto).chain(limits).cloned().collect();
+    for objective in &objectives {
         goal.check(objective, &names).map_err(Failure::Usage)?;
     }
+    goal.keep_needed(&objectives);
     let to = asked.output.as_deref().unwrap_or(Path::new("-"));
     if asked.format == SweepFormat::Parquet && to == Path::new("-") {
         return Err(Failure::Usage("--format parquet makes a file; name it with --output FILE.parquet".to_owned()));

@@ -155,6 +155,12 @@ impl Goal {
         }
     }
 
+    /// Keeps the tables that one of these objectives needs: of the others caches may be asked about that they do not have.
+    pub fn keep_needed(&mut self, objectives: &[Objective]) {
+        self.latency = self.latency.take().filter(|_| objectives.contains(&Objective::Amat));
+        self.energy = self.energy.take().filter(|_| objectives.contains(&Objective::Energy));
+    }
+
     /// What a cache costs.
     ///
     /// # Errors
