@@ -58,10 +58,16 @@ pub fn is_used(line: &SharedLine, line_bytes: u64, address: u64, bytes: u64) -> 
 /// Names of objects on one line, at most: of long lines there may be very many.
 const NAMES: usize = 8;
 
+/// What a list has for a block that code which was not compiled with bf allocated.
+const NAMELESS: &str = "an unknown place";
+
 /// Several objects as one that has the names of all, or of the first of them and how many more there are.
 pub fn together(objects: impl Iterator<Item = SharedObject>) -> Option<SharedObject> {
     let mut all: Vec<_> = objects.collect();
     all.sort_unstable_by_key(|object| object.address);
+    if all.len() > 1 {
+        all.iter_mut().filter(|object| object.name.is_empty()).for_each(|object| NAMELESS.clone_into(&mut object.name));
+    }
     let mut all = all.into_iter();
     let mut sum = all.next()?;
     let mut names = vec![(std::mem::take(&mut sum.name), 1)];
@@ -225,5 +231,21 @@ mod tests {
         assert_eq!(objects(8).name, "o0, o1, o2, o3, o4, o5, o6, o7");
         let object = objects(20);
         assert_eq!((&object.name[..], object.bytes), ("o0, o1, o2, o3, o4, o5, o6, o7, and 12 more", 0));
+    }
+
+    #[test]
+    fn a_list_has_words_for_what_has_no_name() {
+        let together = |names: &[&str]| {
+            let object = |(at, name): (u64, &&str)| SharedObject {
+                name: (*name).to_owned(),
+                address: 8 * at,
+                bytes: 8,
+                ..SharedObject::default()
+            };
+            together((0..).zip(names).map(object)).unwrap().name
+        };
+        assert_eq!(together(&["a", "", "b", ""]), "a, an unknown place, 2 of them, b");
+        assert_eq!(together(&["", ""]), "an unknown place, 2 of them");
+        assert_eq!(together(&[""]), "");
     }
 }
