@@ -399,6 +399,7 @@ pub fn begin_child(registry: &mut thread::Registry) {
     *lock(&IDENTITY) = Some(identify(true));
     checkpoint::begin();
     slots::begin_child();
+    thread::forget_others();
     if let Some(old) = recorder() {
         old.abandon_trace();
         registry.begin_again(begin_recorder());

@@ -145,7 +145,6 @@ impl Registry {
     pub fn begin_again(&mut self, recorder: &'static Recorder) {
         self.calls.clear();
         self.used = 0;
-        locks::forget();
         let mine = Thread::of(Cursor::mine());
         for thread in std::mem::take(&mut self.live) {
             let mut inner = thread.inner();
@@ -168,9 +167,6 @@ impl Registry {
             }
         }
         RECORDING.store(self.live.len(), Release);
-        ENTERING.store(0, SeqCst);
-        ENDING.store(0, Relaxed);
-        [&BEGINNING, &LEAVING].into_iter().for_each(Queue::forget);
     }
 
     /// Takes a thread off that ended.
@@ -190,6 +186,14 @@ impl Registry {
         self.idle.push(thread);
         RECORDING.store(self.live.len(), Release);
     }
+}
+
+/// In a fresh child process: nobody begins, ends, or waits for a lock.
+pub fn forget_others() {
+    locks::forget();
+    ENTERING.store(0, SeqCst);
+    ENDING.store(0, Relaxed);
+    [&BEGINNING, &LEAVING].into_iter().for_each(Queue::forget);
 }
 
 /// Adds up calls by callee number.
