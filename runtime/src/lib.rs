@@ -28,7 +28,7 @@
 //! and then the heap's, which is taken for a moment under any of them. The session's locks are taken under any of them too
 //! and are the only ones that helpers take; a child has another session. That of the access patterns comes after the trace's and
 //! before the modules'; a child has others, too. So does that of the call paths, which a child keeps.
-//! Threads that begin queue for the registry ([`queue`]), and hold nothing then.
+//! Threads that begin, and threads that end, queue for the registry ([`queue`]), and hold nothing then.
 #![cfg_attr(test, expect(dead_code, reason = "what C calls has no caller in unit tests"))]
 
 mod alloc;

@@ -96,11 +96,9 @@ pub fn take(lock: usize, hold: Hold, mine: &'static Thread) {
     }
     let shared = if hold == Hold::Shared { 0 } else { row.shared.swap(0, AcqRel) };
     let marks = shared | row.alone.swap(0, AcqRel);
-    let others = || thread::registry_for_a_while().map(|registry| registry.live.clone());
-    for other in if marks == 0 { None } else { others() }.unwrap_or_default() {
-        if other.mark & marks != 0 && !ptr::eq(other, mine) {
-            other.read_by(mine);
-        }
+    if marks != 0 {
+        let others = thread::marked(marks).into_iter().filter(|&other| !ptr::eq(other, mine));
+        others.for_each(|other| other.read_by(mine));
     }
     row.last.store(next, Release);
 }

@@ -48,6 +48,11 @@ impl Queue {
         Turn(self)
     }
 
+    /// Whether all that came have left.
+    pub fn is_empty(&self) -> bool {
+        self.come.load(SeqCst) == self.left.load(SeqCst)
+    }
+
     /// In a fresh child process: nobody waits.
     pub fn forget(&self) {
         self.come.store(0, Relaxed);
@@ -105,8 +110,10 @@ mod tests {
             }
             std::thread::sleep(Duration::from_millis(5));
             assert_eq!(seen.load(Relaxed), 0);
+            assert!(!queue.is_empty());
             first.store(0, Release);
         });
         assert_eq!(seen.load(Relaxed), 20);
+        assert!(queue.is_empty());
     }
 }

@@ -32,7 +32,7 @@ pub struct Thread {
     signal_stack: Stack,
     /// The outermost of its handlers that are not recorded, see [`Frame::packed`]; 0 if there is none.
     aside: AtomicUsize,
-    /// One of the bits that stand for it where it shares locks.
+    /// The bit that stands for it, and for others, where locks are shared.
     pub mark: u64,
 }
 
@@ -121,13 +121,18 @@ static RECORDING: AtomicUsize = AtomicUsize::new(0);
 /// Threads that begin, but for those that do so in a handler. They let those that end go first, which leave their places to them: so a
 /// program that makes very many short ones has few at a time, as it does without us.
 static BEGINNING: Queue = Queue::new();
-/// Those that end, and how many they are.
-static LEAVING: Queue = Queue::new();
-static ENDING: AtomicUsize = AtomicUsize::new(0);
+/// Those that end.
+static ENDING: Queue = Queue::new();
 
 /// The threads, unless that takes too long.
 pub fn registry_for_a_while() -> Option<MutexGuard<'static, Registry>> {
     REGISTRY.lock_for()
+}
+
+/// Those that have not ended and have one of these marks, unless that takes too long.
+pub fn marked(marks: u64) -> Vec<&'static Thread> {
+    let has = |thread: &&Thread| thread.mark & marks != 0;
+    registry_for_a_while().map_or_else(Vec::new, |registry| registry.live.iter().copied().filter(has).collect())
 }
 
 /// The threads, for `fork`: the guard of what queues for them, and their own.
@@ -192,8 +197,7 @@ impl Registry {
 pub fn forget_others() {
     locks::forget();
     ENTERING.store(0, SeqCst);
-    ENDING.store(0, Relaxed);
-    [&BEGINNING, &LEAVING].into_iter().for_each(Queue::forget);
+    [&BEGINNING, &ENDING].into_iter().for_each(Queue::forget);
 }
 
 /// Adds up calls by callee number.
@@ -204,11 +208,6 @@ pub fn add_calls(sum: &mut Vec<u64>, calls: &[u64]) {
     }
 }
 
-/// Not before what is to be recorded was asked for, which modules do.
-fn register_if_found(cursor: Cursor) -> Option<&'static Thread> {
-    modules::found().then(|| register(cursor)).flatten()
-}
-
 /// The first module is known: what the calling thread recorded so far was for nobody.
 pub fn record_from_here() {
     let cursor = Cursor::mine();
@@ -217,10 +216,14 @@ pub fn record_from_here() {
     }
 }
 
-/// `None` if there is no room for another thread, or it is in a handler and the process forks for too long.
+/// `None` before any module has said what is to be recorded, if there is no room for another thread, or if it is in a handler and the
+/// process forks for too long.
 fn register(cursor: Cursor) -> Option<&'static Thread> {
+    if !modules::found() {
+        return None;
+    }
     let handles = cursor.handlers().load(Relaxed) > 0;
-    let _turn = (!handles).then(|| BEGINNING.enter(|| ENDING.load(Relaxed) > 0));
+    let _turn = (!handles).then(|| BEGINNING.enter(|| !ENDING.is_empty()));
     let mut registry = match handles {
         true => REGISTRY.lock_while(fork::patience())?,
         false => registry(),
@@ -289,7 +292,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
     if known.is_some_and(|thread| thread.is_aside(now)) {
         return None;
     }
-    let thread = known.or_else(|| register_if_found(cursor))?;
+    let thread = known.or_else(|| register(cursor))?;
     let begin = clock::now();
     // SAFETY:
     // - only this thread works on its stack, and signals are blocked, so not twice
@@ -345,7 +348,7 @@ fn counted(cursor: Cursor) -> Option<*mut u64> {
     if known.is_some_and(|thread| thread.aside.load(Relaxed) != 0) {
         return None;
     }
-    let thread = known.or_else(|| register_if_found(cursor))?;
+    let thread = known.or_else(|| register(cursor))?;
     let start = thread.inner().counts.start();
     cursor.slots().store(start as u64, Relaxed);
     Some(start)
@@ -501,8 +504,7 @@ fn end_recorded(cursor: Cursor) {
         return;
     }
     if let Some(thread) = Thread::of(cursor) {
-        ENDING.fetch_add(1, Relaxed);
-        let turn = LEAVING.enter(|| false);
+        let _turn = ENDING.enter(|| false);
         // Held until we are back: after that another thread may run on this stack.
         let mut registry = registry();
         // SAFETY:
@@ -510,8 +512,6 @@ fn end_recorded(cursor: Cursor) {
         unsafe {
             stack::call(thread.stack.top(), || registry.end(thread, cursor));
         }
-        drop((registry, turn));
-        ENDING.fetch_sub(1, Relaxed);
     }
 }
 

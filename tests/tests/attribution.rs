@@ -535,7 +535,7 @@ fn an_allocator_of_the_programs_own_keeps_the_options() {
     let output = succeed(&mut sandbox.program("sum"));
     assert_eq!(text(&output.stdout), "1000\n");
     let report = sandbox.bf(&["report", "--by", "function", "--cache", "L1=32K:8"]);
-    let main = report["items"].as_array().unwrap().iter().find(|item| item["name"] == "main").unwrap().clone();
+    let main = items(&report).iter().find(|item| item["name"] == "main").unwrap();
     assert!(main["load_references"].as_u64().unwrap() >= 1000 && main["loads"].as_u64().unwrap() >= 500, "{main}");
     assert!(!report.to_string().contains("too late"), "{report}");
 }

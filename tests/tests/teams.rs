@@ -130,14 +130,22 @@ fn an_openmp_team_in_the_order_of_time() {
     assert!(each(l1, "misses").iter().all(|misses| *misses >= 1) && number(l3, "misses") == 1, "{l1} {l3}");
 }
 
+/// A program of one file, compiled with some numbers defined.
+fn compiled(name: &str, program: &str, numbers: &[(&str, u64)], options: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let source = format!("{name}.c");
+    sandbox.write(&source, program);
+    let defined: Vec<_> = numbers.iter().map(|(number, value)| format!("-D{number}={value}")).collect();
+    let defined = defined.iter().map(String::as_str);
+    sandbox.bf_clang(options.iter().copied().chain(defined).chain([&*source, "-o", name]));
+    sandbox
+}
+
 /// What one thread writes takes away what the other has read, every round: blocks that they exchange, of so many lines each, so
 /// often. Accesses that came in rounds like one before, in each run.
 fn exchange(lines: u64, rounds: u64, options: &[&str]) -> Vec<u64> {
-    let sandbox = Sandbox::new();
-    sandbox.write("exchange.c", EXCHANGE);
-    let defined = [format!("-DLINES={lines}"), format!("-DROUNDS={rounds}")];
-    let defined = defined.iter().map(String::as_str);
-    sandbox.bf_clang(options.iter().copied().chain(defined).chain(["-O2", "exchange.c", "-o", "exchange"]));
+    let numbers = [("LINES", lines), ("ROUNDS", rounds)];
+    let sandbox = compiled("exchange", EXCHANGE, &numbers, &[&["-O2"], options].concat());
     let run = |helpers| {
         let mut program = sandbox.program("exchange");
         program.env("BF_THREADS", helpers).env("BF_PROFILE", "exchange.bfp").env("BF_VERBOSE", "1");
@@ -317,11 +325,8 @@ fn very_many_short_threads_are_few_at_a_time() {
             for (int i = 0; i < THREADS; i++)
                 pthread_join(threads[i], 0);
         }";
-    let sandbox = Sandbox::new();
-    sandbox.write("swarm.c", program);
-    let defined = [format!("-DTHREADS={threads}"), format!("-DNUMBERS={numbers}")];
-    let defined = defined.iter().map(String::as_str);
-    sandbox.bf_clang(["-O2", "-bf-by-func", "-pthread", "swarm.c", "-o", "swarm"].into_iter().chain(defined));
+    let defined = [("THREADS", threads), ("NUMBERS", numbers)];
+    let sandbox = compiled("swarm", program, &defined, &["-O2", "-bf-by-func", "-pthread"]);
     let _ = succeed(&mut sandbox.program("swarm"));
     let caches = ["--cache", "L1=32K:8", "--cache", "L2=64M:16:shared"];
     let fill = function(&sandbox.bf(&[&["report", "--by", "function"], &caches[..]].concat()), "fill");
@@ -377,10 +382,7 @@ fn who_shares_a_lock_in_vain_takes_nothing_from_its_holder() {
             }
             return pthread_join(other, 0);
         }";
-    let sandbox = Sandbox::new();
-    sandbox.write("vain.c", program);
-    let defined = [format!("-DROUNDS={rounds}"), format!("-DLINES={lines}")];
-    sandbox.bf_clang(["-O1", "-pthread", "vain.c", "-o", "vain"].into_iter().chain(defined.iter().map(String::as_str)));
+    let sandbox = compiled("vain", program, &[("ROUNDS", rounds), ("LINES", lines)], &["-O1", "-pthread"]);
     let _ = succeed(&mut sandbox.program("vain"));
     let level = &levels(&sandbox, &["--cache", "L1=4M:full"])[0];
     assert_eq!(number(level, "invalidations_received"), 0, "blocks are stored before they are loaded: {level}");
