@@ -953,7 +953,7 @@ mod tests {
                 let mut comings = Comings::default();
                 for (slot, batch) in [(1, &other), (0, batch), (1, &other)] {
                     comings.begin(batch, 6);
-                    directory.enter_batch((batch, &comings), 6, slot, &mut tracker, true);
+                    directory.enter_batch((batch, &comings), slot, &mut tracker, true);
                 }
                 (tracker.misses(), tracker.lines())
             };

@@ -13,6 +13,8 @@ use std::ops::Range;
 const ENTERED: usize = 512;
 /// So many lines that follow each other are looked at together.
 const MANY: u64 = 8;
+/// So often such lines are known to have been loaded before.
+const LOADED: usize = 4;
 /// What comes so much later is fetched.
 const AHEAD: usize = 32;
 
@@ -105,6 +107,8 @@ pub(crate) struct Comings {
     all: Vec<Coming>,
     /// By the lowest bits of lines: the last one there, as its number + 1, and the place + 1 of its last store; 0: there was none.
     entered: Box<[(u64, Place)]>,
+    /// Many lines at a time that were loaded last.
+    loaded: [Range<u64>; LOADED],
 }
 
 /// Accesses to lines that follow each other.
@@ -117,7 +121,7 @@ struct Coming {
 
 impl Default for Comings {
     fn default() -> Self {
-        Self { all: Vec::new(), entered: vec![(0, 0); ENTERED].into() }
+        Self { all: Vec::new(), entered: vec![(0, 0); ENTERED].into(), loaded: Default::default() }
     }
 }
 
@@ -126,6 +130,7 @@ impl Comings {
     pub(crate) fn begin(&mut self, batch: &Batch, shift: u32) {
         self.all.clear();
         self.entered.fill((0, 0));
+        self.loaded = Default::default();
         for record in batch.records() {
             record.for_each_course(&mut |course: Course| course.for_each_range(shift, |lines| self.add(course, lines)));
         }
@@ -148,6 +153,12 @@ impl Comings {
             // They are not stored last any more from where that is known of.
             let known = lines.clone().take(ENTERED);
             known.for_each(|line| self.entered[line as usize % ENTERED] = (0, 0));
+        } else if self.loaded.iter().any(|known| known.start <= lines.start && lines.end <= known.end) {
+            // To enter them once more would change nothing.
+            is_new = false;
+        } else {
+            self.loaded.rotate_right(1);
+            self.loaded[0] = lines.clone();
         }
         if is_new {
             self.all.push(Coming { lines, store });
@@ -202,12 +213,10 @@ impl Directory {
         before
     }
 
-    /// `slot` makes the accesses of a batch, which comes to these lines of `1 << shift` bytes, and the tracker is told of them if they
-    /// are `counted`. The lines that others may hold, in their order, and who those may be.
+    /// `slot` makes the accesses of a batch, which comes to these lines, and the tracker is told of them if they are `counted`. The lines that others may hold, in their order, and who those may be.
     pub(crate) fn enter_batch(
         &mut self,
         (batch, comings): (&Batch, &Comings),
-        shift: u32,
         slot: u32,
         tracker: &mut Tracker,
         counted: bool,
@@ -229,15 +238,7 @@ impl Directory {
                 if !tracked {
                     continue;
                 }
-                record.for_each_course(&mut |course: Course| {
-                    course.for_each_range(shift, |lines| {
-                        for line in lines {
-                            if tracker.may_track(line) {
-                                tracker.access_line(line, slot, course);
-                            }
-                        }
-                    });
-                });
+                record.for_each_course(&mut |course: Course| tracker.access(slot, course));
             }
         }
         let Lists { all, stored } = lists;
@@ -261,9 +262,10 @@ impl Directory {
             if lines.start >= look && lines.end - lines.start >= MANY {
                 let own = self.own(lines.clone(), slot, place(store));
                 let others = lines.start + own..lines.end;
-                let shared = |lines| self.shared(lines, slot, tracker, counted);
+                let shared = |lines| self.shared(lines, slot);
                 let (shared, holders) = store.map_or_else(|| shared(others.clone()), |_| (0, Holders::default()));
                 all.add(others.start..others.start + shared, holders);
+                tracked |= counted && tracker.may_track_some(others.start..others.start + shared);
                 lines.start = others.start + shared;
                 look = lines.start + if own + shared < MANY { MANY } else { 0 };
             }
@@ -286,20 +288,16 @@ impl Directory {
         self.users.slice(lines).iter().take_while(own).count() as u64
     }
 
-    /// How many of these lines, from the first on, several slots used, `slot` among them, that stored none since, and nobody counts what
-    /// they do: to enter them would change nothing. And who these are.
+    /// How many of these lines, from the first on, several slots used, `slot` among them, that stored none since: to enter them would
+    /// change nothing. And who these are.
     #[inline]
-    fn shared(&self, lines: Range<u64>, slot: u32, tracker: &Tracker, counted: bool) -> (u64, Holders) {
-        let (users, holders) = (self.users.slice(lines.clone()), self.holders.slice(lines.clone()));
+    fn shared(&self, lines: Range<u64>, slot: u32) -> (u64, Holders) {
+        let (users, holders) = (self.users.slice(lines.clone()), self.holders.slice(lines));
         let first = holders.first().copied().unwrap_or_default();
-        let shared = |&(line, (users, holders)): &(u64, (&Users, &Holders))| {
-            (users.slots, users.stored) == (SEVERAL, TRACKED)
-                && *holders == first
-                && first.has(slot)
-                && !(counted && tracker.may_track(line))
+        let shared = |&(users, holders): &(&Users, &Holders)| {
+            (users.slots, users.stored) == (SEVERAL, TRACKED) && *holders == first && first.has(slot)
         };
-        let all = lines.zip(users.iter().zip(holders));
-        (all.take_while(shared).count() as u64, first)
+        (users.iter().zip(holders).take_while(shared).count() as u64, first)
     }
 
     /// `slot`, the only one there is, referenced a line.
@@ -335,7 +333,7 @@ mod tests {
             comings.add(Course::once(access, Item(place)), lines);
         }
         comings.add(Course::once(Access { address: 320, size: 8, store: false }, Item(8)), 5..6);
-        directory.enter_batch((&Batch::new(), &comings), 6, 0, &mut tracker, true);
+        directory.enter_batch((&Batch::new(), &comings), 0, &mut tracker, true);
         let places = [4, 5, 6, 7, 8].map(|line| directory.users.get(line).stored - 1);
         assert_eq!(places, [4, 3, 4, 3, 9]);
     }
@@ -382,7 +380,7 @@ mod tests {
                         held.insert(slot);
                     }
                 }
-                let (common, all) = directory.enter_batch((&Batch::new(), &comings), 6, slot, &mut tracker, counted);
+                let (common, all) = directory.enter_batch((&Batch::new(), &comings), slot, &mut tracker, counted);
                 let others = |common: &Common| (0..5).filter(|&other| other != slot && common.holders.has(other)).collect();
                 let found = common.iter().flat_map(|common| common.lines.clone().map(move |line| (line, (others(common), common.stored))));
                 prop_assert_eq!(found.collect::<Vec<(u64, (Vec<u32>, bool))>>(), want.clone().into_iter().collect::<Vec<_>>());

@@ -4,6 +4,7 @@
 //! their histograms into profile types. It must never touch a file, the environment or another thread's buffer.
 #![forbid(unsafe_code)]
 
+mod again;
 mod anchors;
 mod batch;
 mod convert;

@@ -651,8 +651,8 @@ impl Session {
 
     /// What is counted from now on counts again; whether it can.
     fn begin_told(&self, told: &mut Told) -> bool {
-        let Some(trackers) = self.lock(&self.trackers) else { return false };
-        told.shared = trackers.iter().map(Tracker::counted).collect();
+        let Some(mut trackers) = self.lock(&self.trackers) else { return false };
+        told.shared = trackers.iter_mut().map(Tracker::counted).collect();
         drop(trackers);
         self.of_all(Stacks::mark).is_some_and(|answers| !answers.contains(&false))
     }
@@ -662,8 +662,8 @@ impl Session {
         let Some(tallies) = self.of_all(Stacks::tally).and_then(|tallies| tallies.into_iter().collect()) else {
             return false;
         };
-        let Some(trackers) = self.lock(&self.trackers) else { return false };
-        let shared = trackers.iter().zip(&told.shared).map(|(tracker, before)| tracker.since(before)).collect();
+        let Some(mut trackers) = self.lock(&self.trackers) else { return false };
+        let shared = trackers.iter_mut().zip(&told.shared).map(|(tracker, before)| tracker.since(before)).collect();
         let Some(shared) = shared else { return false };
         (told.shared, told.stacks) = (shared, tallies);
         true
@@ -1142,10 +1142,10 @@ impl Session {
         }
         let comings = comings.unwrap_or_else(|| self.comings(batch));
         let (mut lost, mut holders) = (0, Holders::default());
-        let sizes = directories.iter_mut().zip(&mut *trackers).zip(&self.config.line_sizes).zip(&comings);
-        let common = sizes.map(|(((directory, tracker), line_bytes), comings)| {
+        let sizes = directories.iter_mut().zip(&mut *trackers).zip(&comings);
+        let common = sizes.map(|((directory, tracker), comings)| {
             let (before, counted) = (tracker.misses(), bucket != Bucket::UNCOUNTED);
-            let (common, of_size) = directory.enter_batch((batch, comings), line_bytes.ilog2(), slot, tracker, counted);
+            let (common, of_size) = directory.enter_batch((batch, comings), slot, tracker, counted);
             lost += tracker.misses() - before;
             holders.add(of_size);
             common
@@ -1408,8 +1408,8 @@ impl Session {
             let sizes = self.config.line_sizes.iter();
             let none = |&line_bytes| LineCoherence { line_bytes, max_set_bits, max_ways, slots: Vec::new() };
             snapshot.coherence = sizes.map(none).collect();
-            if let Some(trackers) = lock_for(&self.trackers, patience) {
-                (snapshot.sharing, snapshot.replaced) = trackers.iter().map(Tracker::lines).unzip();
+            if let Some(mut trackers) = lock_for(&self.trackers, patience) {
+                (snapshot.sharing, snapshot.replaced) = trackers.iter_mut().map(Tracker::lines).unzip();
             }
         }
         if let [only] = owners.as_slice() {

@@ -9,6 +9,7 @@
 //! bytes of a line that were used as another one's, counting begins anew. Where there are more lines than may be followed, those with
 //! the fewest misses are given up, with what was counted of them.
 
+use crate::again::{Again, Loads};
 use crate::courses::Course;
 use crate::objects::{Block, Object, Replaced};
 use bf_profile::{LinePlace, LineUser, SharedLine, SharedLines};
@@ -16,6 +17,7 @@ use bf_stack::ByLine;
 use foldhash::fast::FixedState;
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Where in the program an access comes from: an item; 0: unknown.
 pub(crate) type Place = u16;
@@ -27,6 +29,9 @@ const PLACES: usize = 16;
 const LIVES: usize = 4;
 /// Blocks of each of which is known where they were.
 const BLOCKS: usize = 8;
+
+/// Lines that follow each other and are many.
+const MANY: u64 = 8;
 
 /// Bits for lines that may be followed.
 const MAY_BE: usize = 1 << 16;
@@ -43,6 +48,7 @@ pub(crate) struct Tracker {
     may_be: Box<[u64]>,
     /// Of the last accesses that came to a whole line: which bytes of each such line, and how many do.
     inner: Option<(Course, (u64, u64))>,
+    again: Again,
     misses: u64,
     /// Lives of lines, but for the first of each.
     past: usize,
@@ -103,14 +109,15 @@ pub(crate) struct Tally(HashMap<u64, (State, Vec<Counts>), FixedState>);
 
 impl Tracker {
     /// What it counted so far.
-    pub(crate) fn counted(&self) -> Tally {
+    pub(crate) fn counted(&mut self) -> Tally {
+        self.count_waiting(None);
         let of = |line: &Line| (line.state(), line.users().map(User::counts).collect());
         Tally(self.lines.iter().map(|line| (line.number, of(line))).collect())
     }
 
     /// What it counted since it had counted that, if it left the lines as it found them: then the same accesses count the same
     /// again. Whoever used a line since, wherever in the program, had done so before.
-    pub(crate) fn since(&self, before: &Tally) -> Option<Tally> {
+    pub(crate) fn since(&mut self, before: &Tally) -> Option<Tally> {
         let mut all = self.counted();
         for (number, (state, users)) in &mut all.0 {
             let Some((state_before, users_before)) = before.0.get(number) else { continue };
@@ -141,8 +148,9 @@ impl Tracker {
     /// For lines of `1 << shift` bytes, so many at most.
     pub(crate) fn new(shift: u32, most: usize) -> Self {
         let may_be = vec![0; MAY_BE / 64].into_boxed_slice();
-        let (lines, places, inner) = (Vec::new(), ByLine::new(), None);
-        Self { shift, most, lines, places, may_be, inner, misses: 0, past: 0, dropped_lines: 0, dropped_accesses: 0 }
+        let (lines, places, inner, again) = (Vec::new(), ByLine::new(), None, Again::new());
+        let (dropped_lines, dropped_accesses) = (0, 0);
+        Self { shift, most, lines, places, may_be, inner, again, misses: 0, past: 0, dropped_lines, dropped_accesses }
     }
 
     /// A line that is followed.
@@ -156,6 +164,8 @@ impl Tracker {
         if self.most == 0 || self.places.get(line) != 0 {
             return;
         }
+        self.count_waiting(Some(line));
+        self.again.change(line);
         if self.lines.len() + self.past >= self.most {
             self.make_room();
         }
@@ -170,6 +180,7 @@ impl Tracker {
 
     /// Gives the lines with the fewest misses up, a quarter of them.
     fn make_room(&mut self) {
+        self.count_waiting(None);
         let misses = |line: &Line| line.users().map(|user| user.true_misses + user.false_misses).sum::<u64>();
         let mut all: Vec<_> = self.lines.iter().map(|line| (misses(line), line.number)).collect();
         all.sort_unstable();
@@ -199,16 +210,56 @@ impl Tracker {
         self.may_be[line as usize % MAY_BE / 64] >> (line % 64) & 1 != 0
     }
 
-    /// Accesses of `slot` that come to a line, which counts if it is followed.
+    /// Whether one of these lines may be followed.
+    pub(crate) fn may_track_some(&self, lines: Range<u64>) -> bool {
+        let mut words = (lines.start / 64..lines.end.div_ceil(64)).take(MAY_BE / 64);
+        words.any(|word| {
+            let first = lines.start.max(word * 64);
+            let len = lines.end.min(word * 64 + 64) - first;
+            self.may_be[word as usize % (MAY_BE / 64)] >> (first % 64) & u64::MAX >> (64 - len) != 0
+        })
+    }
+
+    /// Accesses of `slot`, which count where they come to a line that is followed.
+    #[inline]
+    pub(crate) fn access(&mut self, slot: u32, course: Course) {
+        course.for_each_range(self.shift, |lines| {
+            let are_known = !course.first.store && lines.end - lines.start >= MANY;
+            if are_known && self.again.come(slot, &course, &lines) {
+                return;
+            }
+            for line in lines.clone() {
+                if self.may_track(line) {
+                    self.access_line(line, slot, course);
+                }
+            }
+            if are_known && let Some(before) = self.again.know(slot, course, lines) {
+                self.count(before);
+            }
+        });
+    }
+
+    /// Those that come to a line.
     #[inline(never)]
-    pub(crate) fn access_line(&mut self, number: u64, slot: u32, mut course: Course) {
-        let Some(place) = self.places.get(number).checked_sub(1) else { return };
+    fn access_line(&mut self, number: u64, slot: u32, course: Course) {
+        let Some((place, (bytes, times))) = self.on(number, course) else { return };
+        let (lost, taken) = self.lines[place].access(slot, course.first.store, bytes, course.item.0, times);
+        self.misses += u64::from(lost);
+        if taken {
+            self.again.change(number);
+        }
+    }
+
+    /// Where a line is, if it is followed, which bytes of it accesses touch, and how many of them do.
+    #[inline(always)]
+    fn on(&mut self, number: u64, mut course: Course) -> Option<(usize, (u64, u64))> {
+        let place = self.places.get(number).checked_sub(1)?;
         // No number says where the last line of all ends: what is on it is seen one line lower.
         let down = u64::from(number == u64::MAX >> self.shift);
         course.first.address = course.first.address.wrapping_sub(down << self.shift);
         let bytes = (number - down) << self.shift..(number - down + 1) << self.shift;
         let unit = self.shift.saturating_sub(6);
-        let (bytes, times) = match self.inner.filter(|(known, _)| *known == course && course.is_beyond(&bytes)) {
+        let on = match self.inner.filter(|(known, _)| *known == course && course.is_beyond(&bytes)) {
             Some((_, on)) => on,
             None => {
                 let on = course.on(bytes.clone(), unit);
@@ -216,8 +267,23 @@ impl Tracker {
                 on
             }
         };
-        let line = &mut self.lines[place as usize];
-        self.misses += u64::from(line.access(slot, course.first.store, bytes, course.item.0, times));
+        Some((place as usize, on))
+    }
+
+    /// Counts loads that came again, all of them or those that came to this line.
+    fn count_waiting(&mut self, line: Option<u64>) {
+        self.again.take(line).into_iter().for_each(|loads| self.count(loads));
+    }
+
+    fn count(&mut self, Loads { slot, course, lines, times: again, .. }: Loads) {
+        for number in lines {
+            if self.may_track(number)
+                && let Some((place, (_, times))) = self.on(number, course)
+            {
+                let line = &mut self.lines[place];
+                line.lives[line.now].user(slot).count(false, course.item.0, times * again);
+            }
+        }
     }
 
     /// A block got memory of another one.
@@ -230,7 +296,11 @@ impl Tracker {
         } else {
             (0..self.lines.len()).filter(|&at| numbers.contains(&self.lines[at].number)).collect()
         };
+        if !there.is_empty() {
+            self.count_waiting(None);
+        }
         for at in there {
+            self.again.change(self.lines[at].number);
             let room = self.lines.len() + self.past < self.most;
             let line = &mut self.lines[at];
             let begin = line.number << self.shift;
@@ -244,7 +314,8 @@ impl Tracker {
     }
 
     /// What is known now, and of each line which blocks lay there, if others have their place since.
-    pub(crate) fn lines(&self) -> (SharedLines, Vec<Vec<Block>>) {
+    pub(crate) fn lines(&mut self) -> (SharedLines, Vec<Vec<Block>>) {
+        self.count_waiting(None);
         let lives = self.lines.iter().flat_map(|line| {
             let used = line.lives.iter().enumerate().filter(|(_, life)| line.lives.len() == 1 || life.is_used());
             used.map(|(at, life)| {
@@ -255,23 +326,24 @@ impl Tracker {
         let mut lives: Vec<_> = lives.collect();
         lives.sort_by_key(|(line, _)| line.address);
         let (lines, blocks) = lives.into_iter().unzip();
-        let &Self { shift, most, dropped_lines, dropped_accesses, .. } = self;
+        let Self { shift, most, dropped_lines, dropped_accesses, .. } = *self;
         (SharedLines { line_bytes: 1 << shift, most: most as u64, dropped_lines, dropped_accesses, lines }, blocks)
     }
 }
 
 impl Line {
-    /// Whether it was lost.
-    fn access(&mut self, slot: u32, store: bool, bytes: u64, place: Place, times: u64) -> bool {
+    /// Whether it was lost, and whether others lose it now.
+    fn access(&mut self, slot: u32, store: bool, bytes: u64, place: Place, times: u64) -> (bool, bool) {
         let life = &mut self.lives[self.now];
         let lost = life.user(slot).access(store, bytes, place, times);
+        let mut taken = false;
         if store {
             for other in life.users.iter_mut().filter(|other| other.slot != slot) {
-                other.holds = false;
+                taken |= std::mem::take(&mut other.holds);
                 other.foreign |= bytes;
             }
         }
-        lost
+        (lost, taken)
     }
 
     fn state(&self) -> State {
@@ -372,10 +444,13 @@ impl User {
             self.false_misses -= 1;
             self.true_misses += 1;
         }
-        let (count, used) =
-            if store { (&mut self.stores, &mut self.stored) } else { (&mut self.loads, &mut self.loaded) };
-        *count += times;
-        *used |= bytes;
+        *(if store { &mut self.stored } else { &mut self.loaded }) |= bytes;
+        self.count(store, place, times);
+        lost
+    }
+
+    fn count(&mut self, store: bool, place: Place, times: u64) {
+        *(if store { &mut self.stores } else { &mut self.loads }) += times;
         let known = self.places.iter().position(|&(known, _)| known == place);
         let at = known.unwrap_or_else(|| {
             // The last one takes all others.
@@ -385,7 +460,6 @@ impl User {
             self.places.len() - 1
         });
         self.places[at].1[usize::from(store)] += times;
-        lost
     }
 
     fn profile(&self) -> LineUser {
@@ -405,10 +479,10 @@ mod tests {
     use super::*;
     use crate::Access;
     use bf_stack::Item;
+    use proptest::prelude::*;
 
     fn access(tracker: &mut Tracker, slot: u32, access: Access, place: Place) {
-        let course = Course::once(access, Item(place));
-        course.for_each_range(tracker.shift, |lines| lines.for_each(|line| tracker.access_line(line, slot, course)));
+        tracker.access(slot, Course::once(access, Item(place)));
     }
 
     fn used(accesses: &[(u32, u64, bool)]) -> SharedLines {
@@ -581,5 +655,62 @@ mod tests {
         }
         let places = &tracker.lines().0.lines[0].users[0].places;
         assert_eq!((places.len(), places[0]), (PLACES, LinePlace { item: 0, loads: 84, stores: 0 }));
+    }
+
+    /// What happens to lines: who accesses some, or which get another block.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Access { slot: u32, access: Access, place: Place, often: usize },
+        Begin { line: u64, slot: u32 },
+        Replace { line: u64, site: u32 },
+        Look,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let many = prop_oneof![3 => Just((0, 2048)), 1 => (0..32_u64, 1..1024_u64).prop_map(|(line, size)| (line * 64 + 8, size))];
+        prop_oneof![
+            6 => (0..3_u32, many, 1..3_u16, 1..4_usize).prop_map(|(slot, (address, size), place, often)| {
+                Step::Access { slot, access: Access { address, size, store: false }, place, often }
+            }),
+            2 => (0..3_u32, 0..2040_u64).prop_map(|(slot, address)| {
+                Step::Access { slot, access: Access { address, size: 8, store: true }, place: 3, often: 1 }
+            }),
+            2 => (0..40_u64, 0..3_u32).prop_map(|(line, slot)| Step::Begin { line, slot }),
+            1 => (0..32_u64, 0..3_u32).prop_map(|(line, site)| Step::Replace { line, site }),
+            1 => Just(Step::Look),
+        ]
+    }
+
+    proptest! {
+        /// Accesses to many lines count as one to each line by itself.
+        #[test]
+        fn loads_that_come_again_are_all_counted(steps in prop::collection::vec(step(), 1..60), most in 10..60_usize) {
+            let mut trackers = [Tracker::new(6, most), Tracker::new(6, most)];
+            for step in steps {
+                match step {
+                    Step::Access { slot, access: all, place, often } => {
+                        for _ in 0..often {
+                            access(&mut trackers[0], slot, all, place);
+                            let (mut from, end) = (all.address, all.address + all.size);
+                            while from < end {
+                                let size = (from / 64 * 64 + 64).min(end) - from;
+                                access(&mut trackers[1], slot, Access { address: from, size, ..all }, place);
+                                from += size;
+                            }
+                        }
+                    }
+                    Step::Begin { line, slot } => trackers.iter_mut().for_each(|tracker| tracker.begin(line, slot, None)),
+                    Step::Replace { line, site } => {
+                        let [old, new] = [site, site + 1].map(|site| Object::Heap(site)).map(|object| {
+                            Block { address: line * 64, bytes: 100, object, ..OLD }
+                        });
+                        trackers.iter_mut().for_each(|tracker| tracker.replace(&Replaced { old, new }));
+                    }
+                    Step::Look => prop_assert_eq!(trackers[0].lines(), trackers[1].lines()),
+                }
+                prop_assert_eq!(trackers[0].misses(), trackers[1].misses());
+            }
+            prop_assert_eq!(trackers[0].lines(), trackers[1].lines());
+        }
     }
 }

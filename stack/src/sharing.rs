@@ -410,11 +410,8 @@ impl<const W: usize> Sharing<W> {
         }
         let Limits { max_set_bits, max_ways } = self.limits;
         // Which set counts it serves, as bits.
-        let served = own.map_or(u64::MAX, |own| {
-            let nearer = |(p, d): (&u8, &u8)| *p < *d && u32::from(*p) < max_ways;
-            let all = there.by_set.iter().zip(&own.by_set).map(nearer);
-            all.zip(0..).fold(0, |served, (nearer, index)| served | u64::from(nearer) << index)
-        }) & ((1 << max_set_bits) - 1);
+        let served =
+            own.map_or(u64::MAX, |own| nearer(&there.by_set, &own.by_set, max_ways)) & ((1 << max_set_bits) - 1);
         let all = times * u64::from(lines);
         let mut served_full = 0;
         if let Some(remote) = self.tally(Event::Remote, bucket) {
@@ -462,6 +459,20 @@ impl<const W: usize> Sharing<W> {
             })
             .collect()
     }
+}
+
+type BySet = [u8; Limits::MOST_SET_BITS as usize];
+
+/// At which set counts, as bits, one position is less than another and than `ways`.
+#[inline]
+fn nearer(one: &BySet, other: &BySet, ways: u32) -> u64 {
+    let (ways, mut nearer) = (ways as u8, [0; Limits::MOST_SET_BITS as usize]);
+    for ((nearer, one), other) in nearer.iter_mut().zip(one).zip(other) {
+        *nearer = u8::from(one < other) & u8::from(*one < ways);
+    }
+    // Eight bytes to bits.
+    let bits = |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    nearer.as_chunks().0.iter().rfold(0, |all, eight| all << 8 | bits(eight))
 }
 
 /// Without the zeros at its end.
