@@ -25,9 +25,9 @@ const STARTS: [(&str, u32); 7] = [
 /// How an instruction lets other threads go on with what this one did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lets {
-    /// In a step that threads do together, or with a message to one that sleeps.
+    /// In a step that threads do together.
     Sync,
-    /// It releases a word: perhaps often, and for nobody.
+    /// It releases a word, or sends a message: perhaps often, and for nobody.
     Release,
     /// It releases a lock.
     Unlock(Lock),
@@ -49,7 +49,10 @@ fn of_function(name: &str) -> Option<Lets> {
     if let Some(lock) = unlocked(name) {
         return Some(Lets::Unlock(lock));
     }
-    if is_atomic(name) || is_of_rusts_library(name, &["7Condvar4wait", "7Condvar12wait_timeout", "7Condvar10notify_"]) {
+    if is_atomic(name)
+        || SENDS.contains(&name)
+        || is_of_rusts_library(name, &["7Condvar4wait", "7Condvar12wait_timeout", "7Condvar10notify_"])
+    {
         return Some(Lets::Release);
     }
     let syncs = match name.strip_prefix("__kmpc_") {
@@ -79,7 +82,7 @@ fn of_function(name: &str) -> Option<Lets> {
                 | "taskloop_5"
         ),
         None => {
-            matches!(name, "__cxa_guard_release" | "eventfd_write" | "pthread_barrier_wait" | "pthread_kill")
+            matches!(name, "__cxa_guard_release" | "pthread_barrier_wait")
                 || is_of_rusts_library(name, &["7Barrier4wait", "6Thread6unpark"])
                 || is_of_libcxx(
                     name,
@@ -90,6 +93,27 @@ fn of_function(name: &str) -> Option<Lets> {
     };
     syncs.then_some(Lets::Sync)
 }
+
+/// System calls that may wake who waits for a message or a signal.
+const SENDS: [&str; 17] = [
+    "eventfd_write",
+    "kill",
+    "mq_send",
+    "mq_timedsend",
+    "msgsnd",
+    "pthread_kill",
+    "pthread_sigqueue",
+    "semop",
+    "semtimedop",
+    "send",
+    "sendmmsg",
+    "sendmsg",
+    "sendto",
+    "shutdown",
+    "sigqueue",
+    "write",
+    "writev",
+];
 
 /// Functions that take a lock, where it is, and functions that let it go. A semaphore is let go by who posts it. Who signals a condition
 /// need not be told of: what others wait for is changed under the lock.
@@ -351,7 +375,13 @@ mod tests {
             ),
             (
                 Some(Lets::Release),
-                &["__atomic_store_16", "__atomic_fetch_add_8", "_ZN3std4sync7condvar7Condvar10notify_one17hE"],
+                &[
+                    "__atomic_store_16",
+                    "__atomic_fetch_add_8",
+                    "write",
+                    "pthread_sigqueue",
+                    "_ZN3std4sync7condvar7Condvar10notify_one17hE",
+                ],
             ),
             (
                 Some(Lets::Unlock(Lock::At(0))),

@@ -1,7 +1,7 @@
 /*
  * Two threads: each writes a block of its own, then reads the other's, ROUNDS times. Every loop is one stream, and few of them fill a
  * buffer. They wait for each other at barriers of OpenMP, of POSIX threads, of a mutex, with and without a
- * condition, of a read-write lock, of semaphores, or of atomic numbers.
+ * condition, of a read-write lock, of semaphores, of pipes, or of atomic numbers.
  */
 #include <stdio.h>
 
@@ -104,6 +104,19 @@ static void wait_for_other(void)
     sem_post(&arrived[1 - number]);
     sem_wait(&arrived[number]);
 }
+#elif defined PIPE
+#include <unistd.h>
+
+static struct { _Alignas(LINE) int ends[2]; } pipes[2];
+static __thread int number;
+
+static void wait_for_other(void)
+{
+    static const char message = 1;
+    char received;
+    if (write(pipes[1 - number].ends[1], &message, 1) + read(pipes[number].ends[0], &received, 1) != 2)
+        _exit(1);
+}
 #elif defined SHARED
 #include <sched.h>
 #include <stdatomic.h>
@@ -165,7 +178,7 @@ static void wait_for_other(void)
 
 static void *run(void *me)
 {
-#ifdef SEMAPHORE
+#if defined SEMAPHORE || defined PIPE
     number = (int)(long)me;
 #endif
     work((int)(long)me);
@@ -177,6 +190,9 @@ static void work_both(void)
     pthread_t other;
 #ifdef BARRIER
     pthread_barrier_init(&barrier, NULL, 2);
+#elif defined PIPE
+    if (pipe(pipes[0].ends) || pipe(pipes[1].ends))
+        _exit(1);
 #endif
     pthread_create(&other, NULL, run, (void *)1);
     work(0);

@@ -200,6 +200,13 @@ fn blocks_that_are_exchanged_by_semaphores() {
 }
 
 #[test]
+fn blocks_that_are_exchanged_by_pipes() {
+    for (lines, rounds) in [(8, 500), (4096, 10)] {
+        let _ = exchange(lines, rounds, &["-pthread", "-DPIPE"]);
+    }
+}
+
+#[test]
 fn blocks_that_are_exchanged_by_a_condition() {
     for (lines, rounds) in [(8, 500), (4096, 10)] {
         let _ = exchange(lines, rounds, &["-pthread", "-DCONDITION"]);
