@@ -701,7 +701,7 @@ mod tests {
                     }
                     Step::Begin { line, slot } => trackers.iter_mut().for_each(|tracker| tracker.begin(line, slot, None)),
                     Step::Replace { line, site } => {
-                        let [old, new] = [site, site + 1].map(|site| Object::Heap(site)).map(|object| {
+                        let [old, new] = [site, site + 1].map(Object::Heap).map(|object| {
                             Block { address: line * 64, bytes: 100, object, ..OLD }
                         });
                         trackers.iter_mut().for_each(|tracker| tracker.replace(&Replaced { old, new }));

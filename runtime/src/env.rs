@@ -36,6 +36,8 @@ pub struct Options {
     pub by_object: Option<bool>,
     /// `BF_SHARING`: how many lines that threads share are told apart.
     pub sharing: Option<u32>,
+    /// Whether valgrind runs the process, which preloads something of its own.
+    pub valgrind: bool,
     /// `BF_THREADS`: helper threads.
     pub threads: Option<u32>,
     /// `BF_ROUNDS`: whether rounds that are all the same are analysed once.
@@ -79,6 +81,7 @@ impl Options {
         let mut options = Self::default();
         for (name, value) in variables {
             if !name.as_bytes().starts_with(b"BF_") {
+                options.valgrind |= name == "LD_PRELOAD" && value.to_string_lossy().contains("/vgpreload_");
                 continue;
             }
             let name = name.to_string_lossy();

@@ -39,8 +39,12 @@ pub fn install() {
     bare::install();
 }
 
-/// How many the process is to have: what was asked for, else one if there is a processor for it.
+/// How many the process is to have: what was asked for, else one if there is a processor for it; none where valgrind runs it, which
+/// ends processes that make threads without the C library.
 pub fn wanted() -> usize {
+    if process::options().valgrind {
+        return 0;
+    }
     let several = || {
         // SAFETY:
         // - a valid set

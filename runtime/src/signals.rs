@@ -252,7 +252,8 @@ unsafe extern "C" fn fatal(signal: c_int, info: *mut libc::siginfo_t, _context: 
     // - the kernel gives a valid siginfo; the other takes no pointers
     unsafe {
         let of_instruction = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL);
-        if of_instruction && (*info).si_code > 0 {
+        // That of the kernel may be because a handler has no room on its stack.
+        if of_instruction && (*info).si_code > 0 && (*info).si_code != libc::SI_KERNEL {
             // The instruction runs again when we return, and faults for good, with its own address in the core.
             return;
         }

@@ -20,7 +20,7 @@ pub fn map(size: usize, flags: c_int) -> *mut c_void {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags);
     // SAFETY:
     // - a fresh anonymous mapping; no flag of ours has it take the place of another one
-    let start = unsafe { libc::syscall(libc::SYS_mmap, place, size, protection, flags, -1, 0) };
+    let start = unsafe { libc::syscall(libc::SYS_mmap, place, size, protection, flags, -1_i64, 0_i64) };
     if start == -1 { ptr::null_mut() } else { start as *mut c_void }
 }
 

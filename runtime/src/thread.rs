@@ -150,6 +150,7 @@ impl Registry {
     pub fn begin_again(&mut self, recorder: &'static Recorder) {
         self.calls.clear();
         self.used = 0;
+        Cursor::mine().ends().fetch_and(!COUNTED, Relaxed);
         let mine = Thread::of(Cursor::mine());
         for thread in std::mem::take(&mut self.live) {
             let mut inner = thread.inner();
@@ -185,7 +186,10 @@ impl Registry {
             recorder.release_slot(inner.slot);
         }
         add_calls(&mut self.calls, inner.accumulator.calls());
-        self.used += u32::from(inner.settle());
+        if inner.settle() {
+            self.used += 1;
+            cursor.ends().fetch_or(COUNTED, Relaxed);
+        }
         inner.rest(Some(cursor));
         drop(inner);
         self.idle.push(thread);
@@ -259,6 +263,11 @@ fn register_here(registry: &mut Registry, thread: &'static Thread, cursor: Curso
     recorder.session().objects(PATIENCE, |objects| objects.add_stack(inner.slot, own.start, own.end));
     inner.mode = calipers::mode();
     inner.counts.mode = inner.mode;
+    if cursor.ends().fetch_and(!COUNTED, Relaxed) & COUNTED != 0 {
+        // Its end was not the last.
+        registry.used -= 1;
+        inner.counts.used = true;
+    }
     let level = inner.next_level();
     inner.levels.push(level);
     inner.ours_alternate = signals::offer_alternate_stack(&thread.signal_stack);
@@ -284,7 +293,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
     if process::off() {
         return None;
     }
-    if cursor.ends().load(Relaxed) >= MOST_ENDS && cursor.handlers().load(Relaxed) == 0 {
+    if has_ended(cursor) && cursor.handlers().load(Relaxed) == 0 {
         log::remark("a thread ran on after its last destructor: that is not recorded".to_owned());
         return None;
     }
@@ -294,6 +303,8 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
     }
     let thread = known.or_else(|| register(cursor))?;
     let begin = clock::now();
+    // Asked for on the program's stack: that is what the answer is of.
+    let frame = (cursor.handlers().load(Relaxed) > 0).then(|| signals::frame(now));
     // SAFETY:
     // - only this thread works on its stack, and signals are blocked, so not twice
     let start = unsafe {
@@ -301,9 +312,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
             let mut inner = thread.inner();
             match process::recorder() {
                 Some(recorder) if !process::finished() => {
-                    if inner.levels.len() > 1 {
-                        inner.forget_left(signals::frame(now), recorder);
-                    }
+                    frame.into_iter().for_each(|frame| inner.forget_left(frame, recorder));
                     inner.drain(recorder, Extent::Mine);
                     if let Some(every) = process::options().phases
                         && calipers::is_due()
@@ -338,7 +347,7 @@ pub fn slots() -> *mut u64 {
 /// Gives the calling thread slots; `None` if nothing is to be counted.
 fn counted(cursor: Cursor) -> Option<*mut u64> {
     process::init();
-    if process::off() || cursor.ends().load(Relaxed) >= MOST_ENDS {
+    if process::off() || has_ended(cursor) {
         if !process::elsewhere() {
             cursor.slots().store(slots::scratch() as u64, Relaxed);
         }
@@ -465,6 +474,8 @@ fn leave_recorded(frame: Frame, cursor: Cursor, interrupted: Interrupted) {
 
 /// How often a thread's end is believed: glibc calls destructors four times over, then frees the thread's memory.
 const MOST_ENDS: u64 = 4;
+/// Beside the number of its ends: it was counted among the threads that ended.
+const COUNTED: u64 = 1 << 32;
 
 /// The key whose destructor says that a thread ends; `u32::MAX` before `install`.
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -494,9 +505,15 @@ unsafe extern "C" fn end(_value: *mut c_void) {
     memory::run(|| end_recorded(cursor));
     // Those that jumped out of theirs will not come back.
     cursor.handlers().store(0, Relaxed);
-    if cursor.ends().fetch_add(1, Relaxed) + 1 < MOST_ENDS {
+    cursor.ends().fetch_add(1, Relaxed);
+    if !has_ended(cursor) {
         expect_end();
     }
+}
+
+/// Whether the calling thread will not end once more.
+fn has_ended(cursor: Cursor) -> bool {
+    cursor.ends().load(Relaxed) & !COUNTED >= MOST_ENDS
 }
 
 fn end_recorded(cursor: Cursor) {

@@ -28,9 +28,11 @@ fn a_raised_handler_runs_in_program_order() {
 
 #[test]
 fn a_storm_of_handlers_loses_nothing() {
-    let run = run(&["storm", "20000"], &[]);
-    let [rounds, handled] = numbers(&run.stdout)[..] else { panic!("{}", run.stdout) };
-    assert_eq!(references(&run.only()), [64 * rounds + handled, handled]);
+    for mode in ["storm", "sigaltstack-storm"] {
+        let run = run(&[mode, "20000"], &[]);
+        let [rounds, handled] = numbers(&run.stdout)[..] else { panic!("{}", run.stdout) };
+        assert_eq!(references(&run.only()), [64 * rounds + handled, handled], "{mode}");
+    }
 }
 
 #[test]
@@ -45,7 +47,7 @@ fn handlers_that_jump_out() {
 
 #[test]
 fn handlers_that_jump_off_the_alternate_stack() {
-    let process = run(&["sigaltstack-storm", "1000"], &[]).only();
+    let process = run(&["sigaltstack-jumps", "1000"], &[]).only();
     assert_eq!(references(&process), [11_000, 1000]);
 }
 

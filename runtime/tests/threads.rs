@@ -35,6 +35,7 @@ fn destructors_of_keys_are_recorded() {
     // The second thread's destructor runs four times, as often as the C library grants, the last time after ours.
     let process = run(&["keys"], &[]).only();
     assert_eq!(references(&process), [1 + 2 * 10 + 1 + 3 * 10, 0]);
+    assert_eq!(process.meta.threads, 2);
     assert_eq!(process.log, ["a thread ran on after its last destructor: that is not recorded"]);
 }
 

@@ -85,3 +85,15 @@ fn replayed_lackey_counts_what_cachegrind_counts() {
         }
     }
 }
+
+/// It ends programs that make threads without the C library, as helpers are.
+#[test]
+fn a_recorded_program_runs_under_valgrind() {
+    let sandbox = Sandbox::new();
+    sandbox.c(PROGRAM, &["-O1"]);
+    let mut valgrind = sandbox.command("valgrind");
+    let output =
+        output(valgrind.args(["-q", "--tool=none", "./a.out"]).env("BF_PROFILE", "a.bfp").env("BF_THREADS", "1"));
+    assert!(output.status.code() < Some(2) && output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_eq!(counts(all(&read(&sandbox.file("a.bfp")), 64), 6, 8).references, [40_000; 2]);
+}

@@ -103,6 +103,23 @@ static void *overflow(void *p)
     return (char *)overflow(p) + frame[0];
 }
 
+/* Down to where a handler has no room. */
+static void *descend(void *lowest)
+{
+    volatile char frame[256];
+    frame[0] = 0;
+    if ((char *)frame - (char *)lowest > 1500)
+        return (char *)descend(lowest) + frame[0];
+    raise(SIGUSR1);
+    return NULL;
+}
+
+static void *signalled_thread(void *lowest)
+{
+    loads(2000);
+    return descend(lowest);
+}
+
 static void *rounding_thread(void *p)
 {
     fesetround(FE_UPWARD);
@@ -138,9 +155,9 @@ static void late_destructor(void *rounds)
         raise(SIGUSR1);
 }
 
-static void storm(void (*handler)(int), long wanted)
+static void storm(void (*handler)(int), int flags, long wanted)
 {
-    struct sigaction action = {.sa_handler = handler};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     struct itimerval fast = {{0, 50}, {0, 50}}, off = {{0, 0}, {0, 0}};
     sigaction(SIGALRM, &action, NULL);
     long rounds = 0;
@@ -151,6 +168,13 @@ static void storm(void (*handler)(int), long wanted)
     setitimer(ITIMER_REAL, &off, NULL);
     signal(SIGALRM, SIG_IGN);
     printf("%ld %ld\n", rounds, (long)handled);
+}
+
+static void use_alternate_stack(void)
+{
+    static char room[65536];
+    stack_t stack = {.ss_sp = room, .ss_size = sizeof room};
+    sigaltstack(&stack, NULL);
 }
 
 /* Before the C library is ready. */
@@ -246,6 +270,19 @@ int main(int argc, char **argv)
         pthread_create(&thread, NULL, overflow, NULL);
         pthread_join(thread, NULL);
     }
+    MODE("signal-overflow")
+    {
+        long guard = 1 << 16, size = 1 << 20;
+        char *stack = mmap(NULL, guard + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        pthread_attr_t attributes;
+        mprotect(stack, guard, PROT_NONE);
+        signal(SIGUSR1, count_handler);
+        pthread_attr_init(&attributes);
+        pthread_attr_setstack(&attributes, stack + guard, size);
+        pthread_create(&thread, &attributes, signalled_thread, stack + guard);
+        pthread_join(thread, NULL);
+        return 50;
+    }
     MODE("signal")
     {
         loads(10);
@@ -297,17 +334,20 @@ int main(int argc, char **argv)
     }
     MODE("storm")
     {
-        storm(count_handler, atol(rest));
+        storm(count_handler, 0, atol(rest));
     }
     MODE("jump-storm")
     {
-        storm(jumping_handler, atol(rest));
+        storm(jumping_handler, 0, atol(rest));
     }
     MODE("sigaltstack-storm")
     {
-        static char room[65536];
-        stack_t stack = {.ss_sp = room, .ss_size = sizeof room};
-        sigaltstack(&stack, NULL);
+        use_alternate_stack();
+        storm(count_handler, SA_ONSTACK, atol(rest));
+    }
+    MODE("sigaltstack-jumps")
+    {
+        use_alternate_stack();
         struct sigaction action = {.sa_handler = jumping_handler, .sa_flags = SA_ONSTACK};
         sigaction(SIGUSR1, &action, NULL);
         for (volatile long i = 0; i < atol(rest); i++)
