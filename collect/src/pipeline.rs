@@ -67,9 +67,9 @@ impl Item {
         self.ahead.load(Ordering::Relaxed)
     }
 
-    /// Whether it asks other slots' stacks of a part something.
-    fn asks(&self, part: usize) -> bool {
-        self.sorted.get().is_some_and(|sorted| sorted.visit(part).is_some())
+    /// Whether it asks another slot's stacks of a part something.
+    fn asks(&self, slot: u32, part: usize) -> bool {
+        self.sorted.get().and_then(|sorted| sorted.visit(part)).is_some_and(|visit| visit.asked.has(slot))
     }
 }
 
@@ -482,7 +482,7 @@ impl Schedule {
 
     /// Deals a batch out to its lanes, and to those it asks.
     fn deal(&mut self, number: u64, item: &Arc<Item>) {
-        let takes = |lane: &Lane| lane.slot.is_none_or(|slot| slot == item.slot) || item.asks(lane.part);
+        let takes = |lane: &Lane| lane.slot.is_none_or(|slot| slot == item.slot || item.asks(slot, lane.part));
         for lane in self.lanes.iter_mut().filter(|lane| takes(lane)) {
             lane.queue.push_back((number, Arc::clone(item)));
         }

@@ -1180,7 +1180,7 @@ impl Session {
             if !is_visit(&lines) {
                 return Some(None);
             }
-            let visit = Visit::new(number, Arc::downgrade(asker), bucket, lines, others().count());
+            let visit = Visit::new((number, Arc::downgrade(asker)), bucket, lines, (holders, others().count()));
             others().try_for_each(|other| {
                 other.asked.fetch_add(1, Ordering::Relaxed);
                 self.lock(&other.inboxes[part]).map(|mut inbox| inbox.ask(&visit))

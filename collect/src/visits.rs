@@ -9,7 +9,7 @@
 
 use crate::session::Owner;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
-use bf_stack::{Bucket, Common, There};
+use bf_stack::{Bucket, Common, Holders, There};
 use std::collections::VecDeque;
 
 /// What was found out about a batch when it had its turn.
@@ -43,6 +43,8 @@ pub(crate) struct Visit {
     pub(crate) number: u64,
     /// Whose batch it is.
     pub(crate) asker: Weak<Owner>,
+    /// Who is asked, and perhaps others, who need not answer.
+    pub(crate) asked: Holders,
     pub(crate) bucket: Bucket,
     /// By line size: lines that others may hold.
     pub(crate) lines: Vec<Vec<Common>>,
@@ -57,15 +59,14 @@ pub(crate) struct Visit {
 impl Visit {
     /// To so many others.
     pub(crate) fn new(
-        number: u64,
-        asker: Weak<Owner>,
+        (number, asker): (u64, Weak<Owner>),
         bucket: Bucket,
         lines: Vec<Vec<Common>>,
-        others: usize,
+        (asked, others): (Holders, usize),
     ) -> Arc<Self> {
         let there = Mutex::new(lines.iter().map(|lines| There::none(lines)).collect());
         let (own, lacking) = (Mutex::default(), AtomicUsize::new(others + 1));
-        Arc::new(Self { number, asker, bucket, lines, there, own, lacking })
+        Arc::new(Self { number, asker, asked, bucket, lines, there, own, lacking })
     }
 
     /// One more owner answered; whether that was the last one.

@@ -47,16 +47,19 @@ impl Quiet {
 impl Drop for Quiet {
     fn drop(&mut self) {
         float::put(self.float);
+        let [state, kind] = self.cancel;
+        // SAFETY:
+        // - what the thread had; until the call below it is not cancelled at any moment
+        unsafe { pthread_setcancelstate(state, ptr::null_mut()) };
+        // From here on a handler may jump elsewhere.
         set_mask(self.mask);
         // SAFETY:
         // - as in `enter`
         unsafe { *libc::__errno_location() = self.errno };
-        let [state, kind] = self.cancel;
-        // SAFETY:
-        // - what the thread had; if it was cancelled meanwhile, and may be at any moment, that happens in the second call
-        unsafe {
-            pthread_setcancelstate(state, ptr::null_mut());
-            pthread_setcanceltype(kind, ptr::null_mut());
+        if kind != DEFERRED {
+            // SAFETY:
+            // - what the thread had; if it was cancelled meanwhile, that happens here
+            unsafe { pthread_setcanceltype(kind, ptr::null_mut()) };
         }
     }
 }

@@ -161,8 +161,11 @@ static void storm(void (*handler)(int), int flags, long wanted)
     struct itimerval fast = {{0, 50}, {0, 50}}, off = {{0, 0}, {0, 0}};
     sigaction(SIGALRM, &action, NULL);
     long rounds = 0;
+    int cancellable;
     if (sigsetjmp(back, 1) == 0)
         setitimer(ITIMER_REAL, &fast, NULL);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &cancellable);
+    check(cancellable == PTHREAD_CANCEL_ENABLE, "whether it can be cancelled");
     while (handled < wanted)
         loads(64), rounds++;
     setitimer(ITIMER_REAL, &off, NULL);
