@@ -5,7 +5,7 @@ use crate::{
     by::{self, Named, place},
     failure::Failure,
     input,
-    output::{files, number, print, printable, remark, row, shortened},
+    output::{files, number, only_tagged, print, printable, remark, row, shortened},
 };
 use bf_postproc::{
     attribution::{Attribution, Figures, Key},
@@ -27,6 +27,7 @@ struct Annotated {
     schema: &'static str,
     profiles: Vec<String>,
     machine: Option<String>,
+    tags: Vec<String>,
     file: String,
     /// Figures of the whole program.
     totals: Named,
@@ -104,6 +105,7 @@ pub fn command(arguments: &AnnotateArguments) -> Result<(), Failure> {
             let source = source(&loaded.profile, name, given.map_or(Path::new(name), |path| path));
             let mut annotated = annotate(&attribution, name, source);
             (annotated.profiles, annotated.machine) = (loaded.names(), machine.clone());
+            annotated.tags.clone_from(&arguments.hierarchy.tags);
             arguments.show.iter().try_for_each(|figure| by::known(figure, &annotated.totals))?;
             annotated.columns.extend(arguments.show.iter().cloned());
             all.push(annotated);
@@ -182,6 +184,7 @@ fn annotate(attribution: &Attribution<'_>, file: &str, source: Option<Vec<String
         schema: "bf.annotate/1",
         profiles: Vec::new(),
         machine: None,
+        tags: Vec::new(),
         file: file.to_owned(),
         totals: named(&attribution.totals()),
         in_file: named(&in_file),
@@ -235,6 +238,7 @@ fn text(annotated: &Annotated, whole: bool) -> String {
         |front: &str, middle: &str, text: &str| format!("{front} {middle:>6}  {text}").trim_end().to_owned() + "\n";
     let mut text = format!("{}\n", files(&annotated.profiles));
     text += &annotated.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}\n"));
+    text += &only_tagged(&annotated.tags);
     text += "\n";
     text += &line(&figures(&heads), "line", &printable(&annotated.file));
     text += &line(&figures(&totals), "", "the whole program");

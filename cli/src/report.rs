@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     names::short,
-    output::{counted, files, number, percent, plural, print, printable, row},
+    output::{counted, files, number, only_tagged, percent, plural, print, printable, row},
     page, patterns, phases, query,
 };
 use bf_postproc::{
@@ -121,7 +121,13 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
         let front = [("profiles", Value::from(report.profiles.join(" ")))];
         report.query.iter().flat_map(|answer| &answer.levels).filter_map(|level| row(&front, level).ok()).collect()
     };
-    print(arguments.output.format, &reports, arguments.input.each, text, rows)
+    print(
+        arguments.output.format,
+        &reports,
+        arguments.input.each,
+        |report| text(report, &arguments.hierarchy.tags),
+        rows,
+    )
 }
 
 /// What is known of profiles, against caches, which may be called something, by references with these tags, or all.
@@ -135,14 +141,14 @@ pub fn report(loaded: &Loaded, (caches, label): (Vec<Cache>, Option<String>), ta
         Err(error) => (None, Some(error.to_string())),
     };
     let between = if query.is_none() && refused.is_empty() { &[][..] } else { &caches };
-    let (curve_line_bytes, curve) = curve::curve(&loaded.profile).unwrap_or_default();
+    let (curve_line_bytes, curve) = curve::curve(&loaded.profile, tags).unwrap_or_default();
     Report {
         schema: "bf.report/1",
         profiles: loaded.names(),
         processes: loaded.profile.processes.iter().map(process).collect(),
         executed: counters::Executed::new(&loaded.profile, tags, between, query.as_ref()),
         patterns: patterns::Patterns::new(&loaded.profile, tags),
-        reuse_distance: reuse::distances(&loaded.profile),
+        reuse_distance: reuse::distances(&loaded.profile, tags),
         query,
         query_error,
         refused,
@@ -198,7 +204,7 @@ fn process(process: &Process) -> ProcessReport {
     }
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &Report, tags: &[String]) -> String {
     let mut text = String::new();
     match report.processes.as_slice() {
         [only] => {
@@ -208,6 +214,7 @@ fn text(report: &Report) -> String {
         several => text += &many(report, several),
     }
     text.push('\n');
+    text += &only_tagged(tags);
     match (&report.query, &report.query_error) {
         (Some(answer), _) => {
             text += &format!("Caches of {}\n", answer.machine.as_deref().unwrap_or("the hierarchy asked for"));

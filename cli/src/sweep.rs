@@ -5,7 +5,7 @@ use crate::{
     explore,
     failure::Failure,
     input,
-    output::{counted, files, number, percent, print, remark, row, table},
+    output::{counted, files, number, only_tagged, percent, print, remark, row, table},
     plot,
 };
 use bf_postproc::{
@@ -102,7 +102,7 @@ fn ratio(point: &Point) -> String {
 
 /// Miss ratios: a table for each line size, sizes down and associativities across.
 fn text(answer: &SweepAnswer) -> String {
-    let mut text = format!("{}\n", files(&answer.profiles));
+    let mut text = format!("{}\n{}", files(&answer.profiles), only_tagged(&answer.tags));
     if let Some(first) = answer.points.first() {
         text += &format!("{} references; miss ratios:\n", number(first.references));
     }

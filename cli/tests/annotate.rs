@@ -74,3 +74,17 @@ fn a_folder_of_two_lines_stays_on_one() {
     let [shown, _] = annotate(folder.path(), &["p.bfp"]);
     assert!(shown.lines().any(|line| line.ends_with("one\\ntwo/a.c")), "{shown}");
 }
+
+#[test]
+fn figures_of_a_tag_say_so() {
+    let folder = counted("a.c", "p.bfp", 1);
+    let path = folder.path().join("p.bfp");
+    let mut profile = bf_profile::read_file(&path).unwrap();
+    let process = &mut profile.processes[0];
+    process.tags.push("solve".to_owned());
+    process.counters.items[0].tag = 1;
+    process.counters.places[0].tag = 1;
+    bf_profile::write_file(&path, &profile).unwrap();
+    let [shown, _] = annotate(folder.path(), &["p.bfp", "a.c", "--tag", "solve"]);
+    assert!(shown.starts_with("p.bfp\nonly references tagged solve\n") && shown.contains(" 7 "), "{shown}");
+}

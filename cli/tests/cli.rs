@@ -1,6 +1,6 @@
 //! The `bf` command as a user meets it: answers, errors and exit codes.
 
-use bf_profile::{CountItem, CountedFunction, Counters, EndReason, Process, Profile};
+use bf_profile::{CountItem, CountedFunction, Counters, EndReason, Process, Profile, StackData};
 use serde_json::Value;
 use std::{
     fs,
@@ -259,6 +259,53 @@ fn a_plot_is_of_one_profile() {
         fs::remove_file(folder.path().join("p.svg")).unwrap();
     }
     assert!(!stdout(&bf(folder.path(), &["export", "--help"])).contains("--each"));
+}
+
+/// A folder with `big.bfp`, passes over 4 KB, and `tagged.bfp`, the same under tag `big` beside golden references without a tag.
+fn tagged() -> TempDir {
+    let folder = golden();
+    let passes: String = (0..256).map(|at| format!("r {:x} 8\n", at % 64 * 64)).collect();
+    fs::write(folder.path().join("big.din"), passes).unwrap();
+    stdout(&bf(folder.path(), &["replay", "big.din", "-o", "big.bfp"]));
+    let read = |name: &str| bf_profile::read_file(folder.path().join(name)).unwrap();
+    let (mut profile, mut big) = (read("golden.bfp"), read("big.bfp"));
+    let process = &mut profile.processes[0];
+    process.tags.push("big".to_owned());
+    process.lines.retain(|data| data.line_bytes == 64);
+    let stack = big.processes[0].lines[0].stacks.remove(0);
+    process.lines[0].stacks.push(StackData { tag: 1, ..stack });
+    bf_profile::write_file(folder.path().join("tagged.bfp"), &profile).unwrap();
+    folder
+}
+
+#[test]
+fn figures_of_a_tag_are_of_its_references_alone_and_say_so() {
+    let folder = tagged();
+    let ask = |command: &[&str]| stdout(&bf(folder.path(), command));
+    for command in [
+        &["report", "tagged.bfp"][..],
+        &["sweep", "tagged.bfp", "--size", "1K..8K"],
+        &["sweep", "tagged.bfp", "--l1", "1K..8K:2"],
+        &["sweep", "tagged.bfp", "--study", "ways", "--l1", "4K:2"],
+        &["sweep", "tagged.bfp", "--knees"],
+    ] {
+        let says = |text: String| text.contains("\nonly references tagged big\n");
+        assert!(!says(ask(command)) && says(ask(&[command, &["--tag", "big"]].concat())), "{command:?}");
+    }
+    let answer = |command: &[&str]| serde_json::from_str::<Value>(&ask(command)).unwrap();
+    let of = |command: &[&str]| {
+        let [big, tagged] = [&["big.bfp"][..], &["tagged.bfp", "--tag", "big"]]
+            .map(|profile| answer(&[command, profile, &["--format", "json"]].concat()));
+        (big, tagged)
+    };
+    let (big, tagged) = of(&["report", "--cache", "L1=4K:full"]);
+    for key in ["curve", "knees", "reuse_distance"] {
+        assert_eq!(big[key], tagged[key], "{key}");
+    }
+    assert_eq!(tagged["knees"][0]["size_bytes"], 4096);
+    let (big, tagged) = of(&["sweep", "--knees"]);
+    assert_eq!(big["working_sets"], tagged["working_sets"]);
+    assert_eq!((&big["tags"], &tagged["tags"]), (&Value::Array(vec![]), &vec![Value::from("big")].into()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // Miss-ratio curves over capacity, the heat map of size and ways, and the working sets.
 
 /** The size from which on a larger fully associative cache gains nothing that could be seen. */
-function flatFrom({ curve: { curve } }) {
+function flatFrom({ curve }) {
   const end = curve.at(-1)?.miss_ratio ?? 0;
   return curve.find((_, at) => curve.slice(at).every((later) => later.miss_ratio - end <= 1e-4))?.size_bytes ?? 0;
 }
@@ -208,12 +208,15 @@ function heat() {
 
 /** The section of working sets. */
 function workingSets() {
-  const rows = state.profiles.flatMap((profile) => profile.curve.knees.map((knee) => [
-    ...(state.profiles.length > 1 ? [profile.short] : []), bytes(knee.size_bytes), percent(knee.above), percent(knee.below),
-  ]));
+  const list = el('div');
   const headers = [...(state.profiles.length > 1 ? ['profile'] : []), 'once a cache holds', 'misses fall from', 'to'];
-  return el('section', { id: 'sets', 'aria-labelledby': 'sets-h' }, el('h2', { id: 'sets-h' }, 'Working sets'),
-    rows.length > 0
+  state.slow.push(() => {
+    const rows = state.profiles.flatMap((profile) => askCurve(profile, state.tags).knees.map((knee) => [
+      ...(state.profiles.length > 1 ? [profile.short] : []), bytes(knee.size_bytes), percent(knee.above), percent(knee.below),
+    ]));
+    list.replaceChildren(...(rows.length > 0
       ? [el('p', null, 'Sizes at which the miss ratio of a fully associative cache falls steeply: a set of data that is used again and again fits from there on.'), table('Working sets', headers, rows, { class: 'figures' })]
-      : el('p', null, 'The miss ratio falls steeply nowhere: no set of data stands out that a cache could hold.'));
+      : [el('p', null, 'The miss ratio falls steeply nowhere: no set of data stands out that a cache could hold.')]));
+  });
+  return el('section', { id: 'sets', 'aria-labelledby': 'sets-h' }, el('h2', { id: 'sets-h' }, 'Working sets'), list);
 }

@@ -117,13 +117,7 @@ async function main() {
   state.profiles = state.data.profiles.map((profile) => {
     const known = state.engine.load(decode(profile.bytes));
     const number = known.profile;
-    let curve = { curve: [], knees: [] };
-    try {
-      curve = state.engine.ask({ ask: 'curve', profile: number });
-    } catch {
-      // A profile without stacks has no curve; the query says why.
-    }
-    return { ...profile, bytes: null, ...known, number, curve };
+    return { ...profile, bytes: null, ...known, number, curve: askCurve({ number }, []).curve };
   });
   label(state.profiles);
   const [own] = state.profiles.flatMap((profile) => profile.hierarchies ?? []);

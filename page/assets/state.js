@@ -64,6 +64,16 @@ const parts = (profile) => [
 const askQuery = (profile, more) =>
   state.engine.ask({ ask: 'query', profile: profile.number, caches: state.levels.map(spec), tags: state.tags, ...more });
 
+/** The miss ratios of fully associative caches, and where they fall. */
+function askCurve(profile, tags) {
+  try {
+    return state.engine.ask({ ask: 'curve', profile: profile.number, tags });
+  } catch {
+    // A profile without stacks or without the tag has no curve; the query says why.
+    return { curve: [], knees: [] };
+  }
+}
+
 /** The nearest size to `bytes` that the level can have with its ways and line, by itself a profile's only one or 64. */
 function possible(level, wanted) {
   const line = level.line ?? Math.max(...state.profiles.map(({ line_sizes: lines }) => (lines.length === 1 ? lines[0] : 64)));

@@ -56,6 +56,9 @@ pub enum Question {
     Curve {
         /// As above.
         profile: usize,
+        /// As above.
+        #[serde(default)]
+        tags: Vec<String>,
     },
     /// A hierarchy by place: the rows of `bf report --by`, the most of `sort` first.
     By {
@@ -185,8 +188,8 @@ impl Page {
                 let asked = Sweep { sizes, ways, lines: vec![line], scope, hashed, tags };
                 Ok(json(&sweep(self.profile(profile)?, &asked).map_err(query_error)))
             }
-            Question::Curve { profile } => {
-                let found = curve::curve(self.profile(profile)?);
+            Question::Curve { profile, tags } => {
+                let found = curve::curve(self.profile(profile)?, &tags);
                 Ok(json(&found.map_err(query_error).map(|(line_bytes, curve)| Curve {
                     line_bytes,
                     knees: curve::knees(&curve),

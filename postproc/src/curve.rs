@@ -38,11 +38,11 @@ pub struct Knee {
 }
 
 /// Miss ratios of fully associative caches at powers of two, from one line up to the size where only cold misses are
-/// left; empty for a profile without references.
+/// left; empty without references. With tags only of references under these.
 ///
 /// # Errors
-/// The profile holds no counts.
-pub fn curve(profile: &Profile) -> Result<(u32, Vec<CurvePoint>), QueryError> {
+/// The profile holds no counts, or no such tag.
+pub fn curve(profile: &Profile, tags: &[String]) -> Result<(u32, Vec<CurvePoint>), QueryError> {
     let available = line_sizes(profile);
     let line = if available.contains(&64) { 64 } else { available.first().copied().unwrap_or(64) };
     let sizes = (0..40).map(|bits| u64::from(line) << bits).collect();
@@ -52,7 +52,7 @@ pub fn curve(profile: &Profile) -> Result<(u32, Vec<CurvePoint>), QueryError> {
         lines: vec![Some(line)],
         scope: Scope::Private,
         hashed: false,
-        tags: Vec::new(),
+        tags: tags.to_vec(),
     };
     let mut points = Vec::new();
     for point in sweep(profile, &question)?.points {
@@ -98,7 +98,7 @@ mod tests {
         // Ten passes over 16 lines.
         let text: String = (0..160).map(|i| format!("r {:x} 8\n", i % 16 * 64)).collect();
         let profile = replay(text.as_bytes(), "t", 0, &Options::default()).unwrap().profile;
-        let (line, points) = curve(&profile).unwrap();
+        let (line, points) = curve(&profile, &[]).unwrap();
         assert_eq!((line, points.len(), points[0].miss_ratio), (64, 5, 1.0));
         assert_eq!(knees(&points), [Knee { from_bytes: 512, size_bytes: 1024, above: 1.0, below: 0.1 }]);
     }

@@ -1,6 +1,7 @@
 //! Reuse distances of a run in two numbers: median, and median of the distances from it.
 
-use bf_profile::{Bin, LineData, Owner, Profile};
+use crate::query::is_wanted;
+use bf_profile::{Bin, LineData, Owner, Process, Profile};
 use serde::Serialize;
 
 /// Middle and spread of the distances of some references, in lines; both `None` where it is infinite: where half of the
@@ -29,25 +30,26 @@ pub struct ReuseDistance {
     pub all: Middle,
 }
 
-/// For each line size; none for a sampled profile.
+/// For each line size; none for a sampled profile. With tags only of references under these.
 #[must_use]
-pub fn distances(profile: &Profile) -> Vec<ReuseDistance> {
-    let lines = || profile.processes.iter().flat_map(|process| &process.lines);
-    let mut sizes: Vec<_> = lines().map(|data| data.line_bytes).collect();
+pub fn distances(profile: &Profile, tags: &[String]) -> Vec<ReuseDistance> {
+    let lines = || profile.processes.iter().flat_map(|process| process.lines.iter().map(move |data| (process, data)));
+    let mut sizes: Vec<_> = lines().map(|(_, data)| data.line_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
     let of = |line_bytes| {
-        let data: Vec<_> = lines().filter(|data| data.line_bytes == line_bytes).collect();
-        let middle = |loads, stores| middle(&data, loads, stores);
+        let data: Vec<_> = lines().filter(|(_, data)| data.line_bytes == line_bytes).collect();
+        let middle = |loads, stores| middle(&data, tags, loads, stores);
         ReuseDistance { line_bytes, loads: middle(true, false), stores: middle(false, true), all: middle(true, true) }
     };
     sizes.into_iter().map(of).collect()
 }
 
-fn middle(data: &[&LineData], loads: bool, stores: bool) -> Middle {
+fn middle(data: &[(&Process, &LineData)], tags: &[String], loads: bool, stores: bool) -> Middle {
     let (mut references, mut distances) = (0, Vec::new());
-    let stacks = data.iter().flat_map(|data| &data.stacks).filter(|stack| stack.owner != Owner::Global);
-    for histograms in stacks.map(|stack| &stack.histograms) {
+    let stacks = data.iter().flat_map(|&(process, data)| data.stacks.iter().map(move |stack| (process, stack)));
+    let wanted = stacks.filter(|(process, stack)| stack.owner != Owner::Global && is_wanted(process, tags, stack.tag));
+    for histograms in wanted.map(|(_, stack)| &stack.histograms) {
         let mut take = |index: usize, bins: &[Bin]| {
             references += histograms.references[index];
             distances.extend(bins.iter().map(|bin| (bin.lo, bin.count)));
@@ -99,7 +101,7 @@ mod tests {
 
     #[test]
     fn middle_and_spread_of_a_few() {
-        let found = distances(&profile(&[1, 2, 9], &[4, 100], 0)).remove(0);
+        let found = distances(&profile(&[1, 2, 9], &[4, 100], 0), &[]).remove(0);
         assert_eq!(found.loads, Middle { references: 3, median: Some(2), mad: Some(1) });
         assert_eq!(found.stores, Middle { references: 2, median: Some(4), mad: Some(0) });
         // 1 2 4 9 100: 4, and 0 2 3 5 96 away from it.
@@ -108,10 +110,22 @@ mod tests {
 
     #[test]
     fn first_references_are_infinitely_far() {
-        let found = distances(&profile(&[1, 2], &[], 1)).remove(0);
+        let found = distances(&profile(&[1, 2], &[], 1), &[]).remove(0);
         assert_eq!(found.loads, Middle { references: 3, median: Some(2), mad: Some(1) });
-        let found = distances(&profile(&[1, 2], &[], 3)).remove(0);
+        let found = distances(&profile(&[1, 2], &[], 3), &[]).remove(0);
         assert_eq!(found.loads, Middle { references: 5, median: None, mad: None });
         assert_eq!(found.stores, Middle::default());
+    }
+
+    #[test]
+    fn a_tag_has_the_distances_of_its_own_references() {
+        let mut all = profile(&[1, 2, 9], &[], 0);
+        let other = profile(&[100], &[], 0).processes.remove(0).lines.remove(0).stacks.remove(0);
+        let process = &mut all.processes[0];
+        process.tags = ["", "solve"].map(str::to_owned).to_vec();
+        process.lines[0].stacks.push(StackData { tag: 1, ..other });
+        let found = distances(&all, &["solve".to_owned()]).remove(0);
+        assert_eq!(found.loads, Middle { references: 1, median: Some(100), mad: Some(0) });
+        assert_eq!(distances(&all, &[]).remove(0).loads.references, 4);
     }
 }

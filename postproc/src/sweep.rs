@@ -41,6 +41,8 @@ pub struct SweepAnswer {
     pub schema: &'static str,
     /// Files asked, in the order given.
     pub profiles: Vec<String>,
+    /// Tags asked for; empty: all references.
+    pub tags: Vec<String>,
     /// Combinations that no cache can have, or that the profile was not recorded for.
     pub skipped: usize,
     /// Why the first of them was skipped.
@@ -134,8 +136,14 @@ pub fn sizes(text: &str) -> Result<Vec<u64>, String> {
 /// # Errors
 /// The profile cannot answer any question of this kind, or lacks a line size or tag asked for.
 pub fn sweep(profile: &Profile, sweep: &Sweep) -> Result<SweepAnswer, QueryError> {
-    let mut answer =
-        SweepAnswer { schema: SCHEMA, profiles: Vec::new(), skipped: 0, skipped_because: None, points: Vec::new() };
+    let mut answer = SweepAnswer {
+        schema: SCHEMA,
+        profiles: Vec::new(),
+        tags: sweep.tags.clone(),
+        skipped: 0,
+        skipped_because: None,
+        points: Vec::new(),
+    };
     for &line in &sweep.lines {
         for &ways in &sweep.ways {
             for &size in &sweep.sizes {

@@ -365,6 +365,10 @@ fn the_page_begins_with_the_tags_asked_for() {
     assert_eq!(misses.as_f64(), asked["levels"][0]["misses"].as_f64());
     let command = browser.evaluate("document.getElementById('command').textContent");
     assert_eq!(command, "bf query 0.bfp --tag list --cache L1=32K:8:private");
+    let sets =
+        browser.evaluate("[...document.querySelectorAll('#sets tbody tr')].map((row) => row.cells[0].textContent)");
+    let known = sandbox.bf(&["report", "0.bfp", "--tag", "list"])["knees"].as_array().unwrap().len();
+    assert_eq!(sets.as_array().unwrap().len(), known, "{sets}");
     let mut unknown = sandbox.command(bf_tests::program("bf"));
     let refused = output(unknown.args(["report", "--html", "no.html", "--tag", "tea", "0.bfp"]));
     assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("no tag `tea`"), "{refused:?}");

@@ -66,7 +66,15 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
         return Err(Failure::Usage("that is more than 2^40 hierarchies; narrow the ranges".to_owned()));
     };
     let search = Search::new(&space, &goal).map_err(|error| table_failure(&error))?;
-    let question = Question { loaded: &loaded, asked, space: &space, search: &search, goal: &goal, hierarchies };
+    let question = Question {
+        loaded: &loaded,
+        asked,
+        tags: &arguments.tags,
+        space: &space,
+        search: &search,
+        goal: &goal,
+        hierarchies,
+    };
     match asked.format {
         SweepFormat::Parquet => question.parquet(to),
         _ => write_to(to, |out| question.write(arguments, out)),
@@ -106,6 +114,7 @@ fn table_failure(error: &CostError) -> Failure {
 pub struct Question<'a> {
     pub loaded: &'a Loaded,
     pub asked: &'a SpaceArguments,
+    pub tags: &'a [String],
     pub space: &'a Space<'a>,
     pub search: &'a Search<'a>,
     pub goal: &'a Goal,

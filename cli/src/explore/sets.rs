@@ -5,7 +5,7 @@ use crate::{
     by::{name, place, title},
     failure::Failure,
     input,
-    output::{files, number, percent, print, row, table},
+    output::{files, number, only_tagged, percent, print, row, table},
 };
 use bf_postproc::{
     attribution::By,
@@ -23,6 +23,7 @@ const TOP: usize = 5;
 struct Answer {
     schema: &'static str,
     profiles: Vec<String>,
+    tags: Vec<String>,
     by: By,
     working_sets: Vec<WorkingSet>,
     /// Why they have no causes, or null.
@@ -38,9 +39,10 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
     let by = asked.by.into();
     let mut answers = Vec::new();
     for loaded in input::load(&arguments.input)? {
-        let (working_sets, without_causes) = loaded.answer(working_sets(&loaded.profile, by))?;
+        let (working_sets, without_causes) = loaded.answer(working_sets(&loaded.profile, by, &arguments.tags))?;
         let top = asked.top.unwrap_or(TOP);
-        answers.push(Answer { schema: "bf.knees/1", profiles: loaded.names(), by, working_sets, without_causes, top });
+        let (profiles, tags) = (loaded.names(), arguments.tags.clone());
+        answers.push(Answer { schema: "bf.knees/1", profiles, tags, by, working_sets, without_causes, top });
     }
     print(format, &answers, arguments.input.each, text, rows)
 }
@@ -64,7 +66,7 @@ fn rows(answer: &Answer) -> Vec<Value> {
 }
 
 fn text(answer: &Answer) -> String {
-    let mut text = format!("{}\n", files(&answer.profiles));
+    let mut text = format!("{}\n{}", files(&answer.profiles), only_tagged(&answer.tags));
     if answer.working_sets.is_empty() {
         text += "No working sets: the miss ratio of a fully associative cache falls nowhere steeply.\n";
     }

@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     machine,
-    output::{files, number, percent, print, remark, row, table},
+    output::{files, number, only_tagged, percent, print, remark, row, table},
 };
 use bf_postproc::{
     Cache, Ways,
@@ -33,6 +33,7 @@ struct Answer {
     schema: &'static str,
     profiles: Vec<String>,
     machine: Option<String>,
+    tags: Vec<String>,
     /// `"line"` or `"ways"`.
     study: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,6 +58,7 @@ pub fn command(arguments: &SweepArguments, study: Study) -> Result<(), Failure> 
             schema: "bf.study/1",
             profiles: loaded.names(),
             machine,
+            tags: arguments.tags.clone(),
             study: if study == Study::Line { "line" } else { "ways" },
             lines: None,
             ways: None,
@@ -108,6 +110,7 @@ fn text(answer: &Answer) -> String {
     if let Some(machine) = &answer.machine {
         text += &format!("{machine}\n");
     }
+    text += &only_tagged(&answer.tags);
     if let Some(points) = &answer.lines {
         text += &by_line(points);
     }

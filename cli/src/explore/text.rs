@@ -3,7 +3,7 @@
 use super::search::Question;
 use crate::{
     machine::specification,
-    output::{number, percent, plural, printable, table},
+    output::{number, only_tagged, percent, plural, printable, table},
 };
 use bf_postproc::{
     explore::{
@@ -20,8 +20,12 @@ const MOST_OF_FRONT: usize = 40;
 /// What was asked, the best, the front, and what doubling would bring.
 pub fn tables(question: &Question<'_>, outcome: &Outcome, doubled: &[Doubled]) -> String {
     let asked = question.asked;
-    let mut text =
-        format!("{}\n{}\n", printable(&question.loaded.title()), counts(question.hierarchies, &outcome.counts));
+    let mut text = format!(
+        "{}\n{}{}\n",
+        printable(&question.loaded.title()),
+        only_tagged(question.tags),
+        counts(question.hierarchies, &outcome.counts)
+    );
     if outcome.counts.allowed == 0 {
         return text + "None is left: widen the ranges, or raise a limit.\n";
     }

@@ -38,15 +38,20 @@ pub struct Cause {
     pub share: f64,
 }
 
-/// The working sets, smallest first, and why they have no causes, if they have none.
+/// The working sets, smallest first, and why they have no causes, if they have none. With tags only of references under these.
 ///
 /// # Errors
-/// The profile holds no counts.
-pub fn working_sets(profile: &Profile, by: By) -> Result<(Vec<WorkingSet>, Option<String>), QueryError> {
-    let (line_bytes, points) = curve(profile)?;
+/// The profile holds no counts, or no such tag.
+pub fn working_sets(
+    profile: &Profile,
+    by: By,
+    tags: &[String],
+) -> Result<(Vec<WorkingSet>, Option<String>), QueryError> {
+    let (line_bytes, points) = curve(profile, tags)?;
     let (mut sets, mut missing) = (Vec::new(), None);
     for knee in knees(&points) {
-        let [before, after] = [knee.from_bytes, knee.size_bytes].map(|size| misses(profile, size, line_bytes, by));
+        let [before, after] =
+            [knee.from_bytes, knee.size_bytes].map(|size| misses(profile, by, tags, size, line_bytes));
         let ((before, at), (after, still)) = (before?, after?);
         let misses = before.saturating_sub(after);
         let mut causes = Vec::new();
@@ -74,7 +79,13 @@ fn misses_or_one(before: u64, after: u64) -> f64 {
 type ByPlace = BTreeMap<Key, u64>;
 
 /// Misses of a fully associative cache, and those of each place or why they are not known.
-fn misses(profile: &Profile, size: u64, line: u32, by: By) -> Result<(u64, Result<ByPlace, String>), QueryError> {
+fn misses(
+    profile: &Profile,
+    by: By,
+    tags: &[String],
+    size: u64,
+    line: u32,
+) -> Result<(u64, Result<ByPlace, String>), QueryError> {
     let cache = Cache {
         name: "L1".to_owned(),
         size,
@@ -84,7 +95,7 @@ fn misses(profile: &Profile, size: u64, line: u32, by: By) -> Result<(u64, Resul
         hashed: false,
         exclusive: false,
     };
-    let question = Query { levels: vec![cache], ..Query::default() };
+    let question = Query { levels: vec![cache], tags: tags.to_vec(), ..Query::default() };
     match attribute(profile, &question) {
         Ok(found) => {
             let misses = found.answer.levels[0].misses;
