@@ -145,7 +145,7 @@ fn breakdown(loaded: &Loaded, arguments: &ReportArguments, by: By) -> Result<Bre
     let (attribution, machine) = match by {
         By::Callpath => return paths(loaded, arguments),
         By::Object => attribution(loaded, &arguments.hierarchy)?,
-        By::Block if counters::by_block(profile, tags).is_empty() => {
+        By::Block if counters::by_block(profile, &[]).is_empty() => {
             let why = "blocks were not counted in this run; compile with -bf-every-bb";
             return Err(Failure::Failed(why.to_owned()));
         }
@@ -259,9 +259,9 @@ fn asked_or_usual(arguments: &ReportArguments, answer: &Answer) -> String {
     arguments.sort.clone().unwrap_or(usual)
 }
 
-/// Refuses a figure that is not there.
+/// Refuses a figure that is not there, if any is: a tag may have counted nothing.
 pub fn known(figure: &str, totals: &Named) -> Result<(), Failure> {
-    if totals.0.iter().any(|(name, _)| *name == figure) {
+    if totals.0.is_empty() || totals.0.iter().any(|(name, _)| *name == figure) {
         return Ok(());
     }
     let names: Vec<_> = totals.0.iter().map(|(name, _)| name.as_str()).collect();

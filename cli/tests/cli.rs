@@ -1,6 +1,6 @@
 //! The `bf` command as a user meets it: answers, errors and exit codes.
 
-use bf_profile::{CountItem, CountedFunction, Counters, EndReason, Process, Profile, StackData};
+use bf_profile::{BlockItem, CountItem, CountedFunction, Counters, EndReason, Process, Profile, StackData};
 use serde_json::Value;
 use std::{
     fs,
@@ -306,6 +306,27 @@ fn figures_of_a_tag_are_of_its_references_alone_and_say_so() {
     let (big, tagged) = of(&["sweep", "--knees"]);
     assert_eq!(big["working_sets"], tagged["working_sets"]);
     assert_eq!((&big["tags"], &tagged["tags"]), (&Value::Array(vec![]), &vec![Value::from("big")].into()));
+}
+
+#[test]
+fn a_tag_that_counted_nothing_has_no_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let block = |count| BlockItem { tag: 1, values: vec![(0, count)], ..BlockItem::default() };
+    let counters = Counters {
+        names: vec!["blocks".to_owned()],
+        functions: vec![CountedFunction::default()],
+        items: vec![CountItem { tag: 1, function: 0, values: vec![(0, 7)] }],
+        blocks: vec![block(7)],
+        ..Counters::default()
+    };
+    let tags = ["", "full", "empty"].map(str::to_owned).to_vec();
+    let profile = Profile { processes: vec![Process { tags, counters, ..Process::default() }] };
+    bf_profile::write_file(folder.path().join("p.bfp"), &profile).unwrap();
+    let rows = |tag: &str| {
+        let command = ["report", "p.bfp", "--by", "block", "--tag", tag, "--sort", "blocks", "--format", "json"];
+        json(&bf(folder.path(), &command))["items"].as_array().unwrap().len()
+    };
+    assert_eq!((rows("full"), rows("empty")), (1, 0));
 }
 
 #[test]
