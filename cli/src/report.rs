@@ -278,9 +278,11 @@ fn one(process: &ProcessReport) -> String {
             process.sampled.map_or_else(String::new, |rate| format!(", of which 1 in {} followed", 1.0 / rate))
         ),
     );
-    if process.accesses == 0 && !process.line_sizes.is_empty() && process.end != "replay" {
+    let none = process.accesses == 0 && process.dropped == 0;
+    if none && !process.line_sizes.is_empty() && process.end != "replay" {
         let left_out = "-bf-include and -bf-exclude go by functions as they are after inlining";
-        fact("why none", format!("counting was off, or no function that ran was instrumented: {left_out}"));
+        let off = "counting was off while it made accesses";
+        fact("why none", format!("what ran made none, {off}, or no function that ran was instrumented: {left_out}"));
     }
     if process.dropped > 0 {
         fact("dropped", format!("{}: the figures are too low", plural(process.dropped, "access", "accesses")));

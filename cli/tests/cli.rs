@@ -461,8 +461,8 @@ fn a_run_that_recorded_nothing_is_told_why() {
     let folder = golden();
     let mut profile = bf_profile::read_file(folder.path().join("golden.bfp")).unwrap();
     profile.processes[0].meta.end = EndReason::Exit;
-    for (accesses, told) in [(7, false), (0, true)] {
-        profile.processes[0].meta.accesses = accesses;
+    for (accesses, dropped, told) in [(7, 0, false), (0, 0, true), (0, 7, false)] {
+        (profile.processes[0].meta.accesses, profile.processes[0].meta.dropped) = (accesses, dropped);
         bf_profile::write_file(folder.path().join("p.bfp"), &profile).unwrap();
         let text = stdout(&bf(folder.path(), &["report", "p.bfp"]));
         assert_eq!(
