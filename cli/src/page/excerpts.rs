@@ -48,10 +48,12 @@ pub fn sources(profile: &Profile, caches: &[Cache], remarks: &mut Vec<String>) -
     let Ok(attribution) = attribute(profile, &question) else { return Vec::new() };
     let ranked = ranked(&attribution);
     let mut texts: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let mut unread = BTreeSet::new();
+    let (mut unread, mut unlike) = (BTreeSet::new(), BTreeSet::new());
     let mut order: Vec<&str> = Vec::new();
     for (_, file, _) in &ranked {
-        if !texts.contains_key(file.as_str()) && !unread.contains(file.as_str()) {
+        if !is_source(Path::new(file)) {
+            unlike.insert(file.as_str());
+        } else if !texts.contains_key(file.as_str()) && !unread.contains(file.as_str()) {
             match text(Path::new(file)) {
                 Some(text) => {
                     texts.insert(file, text);
@@ -73,6 +75,7 @@ pub fn sources(profile: &Profile, caches: &[Cache], remarks: &mut Vec<String>) -
         remarks.extend(files.first().map(|first| format!("source that {what}: {first}{more}")));
     };
     name("is not in the page, because it could not be read", &unread);
+    name("is not in the page, because only files with the name of a source file are read", &unlike);
     let newer = order.iter().copied().filter(|file| input::written_since(profile, Path::new(file))).collect();
     name("was changed after the run began, so that figures may stand beside the wrong lines", &newer);
     let source = |path: &&str| {
@@ -98,11 +101,16 @@ fn ranked(attribution: &Attribution<'_>) -> Vec<([u64; 2], String, u32)> {
     ranked
 }
 
-/// The lines of a source file; `None` if it is none or cannot be read.
+/// Whether it has the name of a source file.
+fn is_source(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| SOURCES.contains(&extension.to_ascii_lowercase().as_str()))
+}
+
+/// The lines of a source file; `None` if it cannot be read.
 fn text(path: &Path) -> Option<Vec<String>> {
-    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     let data = fs::metadata(path).ok()?;
-    if !SOURCES.contains(&extension.as_str()) || !data.is_file() || data.len() > MOST_FILE {
+    if !data.is_file() || data.len() > MOST_FILE {
         return None;
     }
     Some(String::from_utf8_lossy(&fs::read(path).ok()?).lines().map(str::to_owned).collect())
@@ -172,12 +180,14 @@ mod tests {
     #[test]
     fn what_is_no_source_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["a.c", "key.pem", "plain"] {
-            fs::write(folder.path().join(name), "text\n").unwrap();
-        }
+        fs::write(folder.path().join("a.c"), "text\n").unwrap();
         assert_eq!(text(&folder.path().join("a.c")), Some(vec!["text".to_owned()]));
-        for name in ["key.pem", "plain", "absent.c", "."] {
+        for name in ["absent.c", "."] {
             assert_eq!(text(&folder.path().join(name)), None, "{name}");
+        }
+        for (name, source) in [("a.c", true), ("A.C", true), ("key.pem", false), ("c++/12/tuple", false), (".c", false)]
+        {
+            assert_eq!(is_source(Path::new(name)), source, "{name}");
         }
     }
 }
