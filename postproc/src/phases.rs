@@ -43,9 +43,15 @@ pub fn names(profile: &Profile) -> Vec<String> {
     let mut all: BTreeSet<_> = all.collect();
     if all.iter().any(|(_, slice)| slice.is_some()) {
         // A name without a slice means all of them.
-        let first: Vec<_> = all.iter().map(|&(path, slice)| (path, slice.or(Some(0)))).collect();
-        let whole: Vec<_> = all.iter().map(|&(path, _)| (path, None)).collect();
-        all.extend(first.into_iter().chain(whole));
+        let whole: BTreeSet<_> = all.iter().map(|&(path, _)| (path, None)).collect();
+        let mut cut = BTreeSet::new();
+        for &(path, slice) in &all {
+            // A slice of a tag is also one of those around it.
+            let around = path.match_indices('/').map(|(at, _)| &path[..at]);
+            let around = around.filter(|around| !around.is_empty() && whole.contains(&(around, None)));
+            cut.extend(around.chain([path]).map(|path| (path, slice.or(Some(0)))));
+        }
+        all.extend(whole.into_iter().chain(cut));
     }
     let name = |(path, slice): (&str, Option<u32>)| match slice {
         Some(slice) => format!("{path}@{slice}"),
@@ -106,6 +112,7 @@ mod tests {
         assert_eq!(of(&["", "rows", "a"]), ["a", "rows"]);
         assert_eq!(of(&["", "@2", "@10"]), ["@0", "@2", "@10"]);
         assert_eq!(of(&["", "a", "@1", "a@1"]), ["@0", "@1", "a", "a@0", "a@1"]);
+        assert_eq!(of(&["", "a", "a/b/c@2"]), ["@0", "a", "a@0", "a@2", "a/b/c", "a/b/c@2"]);
         assert!(of(&[""]).is_empty());
     }
 
