@@ -63,7 +63,11 @@ pub const OPTIONS: [Help; 23] = [
     Help { name: "-bf-inst-deps", value: "", text: "Count which operations use the results of which." },
     Help { name: "-bf-vectors", value: "", text: "Count vector operations by elements and their type." },
     Help { name: "-bf-verbose", value: "", text: "Say on stderr what was instrumented." },
-    Help { name: "-bf-disable", value: "", text: "Run the compiler alone: no pass, no runtime, no __BF__." },
+    Help {
+        name: "-bf-disable",
+        value: "",
+        text: "Run the compiler alone: no pass, no runtime, no __BF__; <bf.h> does nothing.",
+    },
 ];
 
 /// An option that starts with `-bf-` and is not one of ours, or is used in a wrong way.

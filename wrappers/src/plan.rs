@@ -69,6 +69,12 @@ pub fn compiler(tool: Tool, args: Vec<OsString>, tree: &Tree) -> Result<Plan, Er
     let compiler = toolchain::compiler(tool, tree)?;
     if ours.disable || options::disabled_by_environment() || scan.not_gcc_like || scan.foreign_target {
         let Compiler { program, mut first_args, .. } = compiler;
+        if tool != Tool::Flang && !scan.not_gcc_like {
+            // Without `__BF__` what it declares does nothing.
+            first_args.push(QUIET[0].into());
+            first_args.extend(header(tree));
+            first_args.push(QUIET[1].into());
+        }
         first_args.extend(words.into_iter().map(|word| word.given));
         return Ok(Plan::plain(program, first_args));
     }
@@ -89,22 +95,30 @@ fn assemble(
     tree: &Tree,
 ) -> Result<Plan, Error> {
     let mut args = compiler.first_args.clone();
+    args.push(QUIET[0].into());
     if !scan.freestanding {
-        args.push(QUIET[0].into());
         if !scan.has_pass {
             args.push(joined("-fpass-plugin=", toolchain::pass(&compiler, tree)?.as_os_str()));
         }
         if tool != Tool::Flang {
-            args.extend(["-D__BF__=1".into(), "-idirafter".into(), tree.include().into_os_string()]);
+            args.push("-D__BF__=1".into());
         }
-        args.push(QUIET[1].into());
     }
+    if tool != Tool::Flang {
+        args.extend(header(tree));
+    }
+    args.push(QUIET[1].into());
     let runtime_at = scan.runtime_before.unwrap_or(words.len());
     args.extend(words[..runtime_at].iter().map(|word| word.given.clone()));
     args.extend(runtime(scan, tree));
     args.extend(words[runtime_at..].iter().map(|word| word.given.clone()));
     let pass_options = (!ours.options.is_empty()).then(|| ours.options.join(OsStr::new("\n")));
     Ok(Plan { program: compiler.program, args, pass_options, env: Vec::new() })
+}
+
+/// Where `bf.h` is found, after all other headers.
+fn header(tree: &Tree) -> [OsString; 2] {
+    ["-idirafter".into(), tree.include().into_os_string()]
 }
 
 /// What links the runtime; empty if nothing is to be linked.
@@ -201,7 +215,7 @@ mod tests {
             ("-nostdlib a.o -lgcc", format!("{COMPILE} -nostdlib a.o -lgcc {START} {SHARED} {END}")),
             ("-static -nostdlib a.o", format!("{COMPILE} -static -nostdlib a.o")),
             ("-r a.o", format!("{COMPILE} -r a.o")),
-            ("-ffreestanding -c a.c", "-ffreestanding -c a.c".to_owned()),
+            ("-ffreestanding -c a.c", format!("{START} -idirafter /p/include {END} -ffreestanding -c a.c")),
         ] {
             let args: Vec<_> = plan(line).args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
             assert_eq!(args.join(" "), expected, "{line}");

@@ -88,6 +88,19 @@ fn the_macro_and_the_header_are_there_with_or_without_standard_includes() {
 }
 
 #[test]
+fn the_header_does_nothing_where_nothing_is_recorded() {
+    let source = "#include <bf.h>\n#ifdef __BF__\n#error yes\n#endif\nint main(void) { bf_tag(\"x\"); return 0; }\n";
+    let dir = Sandbox::new(&[("a.c", source)]);
+    silent(&dir.bf_clang("-bf-disable -Werror a.c -o a"));
+    silent(&dir.bf_clang("-bf-disable -Werror -c a.c -o a.o"));
+    silent(&dir.bf_clang("-bf-disable -Werror a.o -o a"));
+    assert!(!mentions(&dir.path("a"), "bf_tag"));
+    for mode in ["-fsanitize=memory", "-ffreestanding", "-m32"] {
+        silent(&dir.bf_clang(&format!("{mode} -Werror -c a.c")));
+    }
+}
+
+#[test]
 fn source_from_stdin() {
     let dir = Sandbox::new(&[]);
     let mut child = dir
