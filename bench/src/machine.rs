@@ -50,7 +50,7 @@ enum Peer {
 /// A peer is not there, or does not say what it measured.
 pub fn run(args: &Args, rounds: usize) -> Result<()> {
     let mut session = Session::begin(&[]).map_err(|error| anyhow!("{error}"))?;
-    session.survey().map_err(|error| anyhow!("{error}"))?;
+    session.survey(None).map_err(|error| anyhow!("{error}"))?;
     println!("{}, core at {:.2} GHz\n", session.topology.cpu, session.clock.core_ghz);
     let mut table = table(&["what", "place", "peer", "ours GB/s", "peer GB/s", "ours/peer"]);
     for row in rows(&session)? {

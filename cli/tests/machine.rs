@@ -89,6 +89,21 @@ fn latency_is_measured_drawn_and_written() {
     assert!(text.starts_with("size_bytes,level,ns,spread_ns,") && text.lines().count() == points.len() + 1, "{text}");
 }
 
+#[test]
+fn bandwidth_is_measured_up_to_the_size_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let common = ["machine", "bandwidth", "--operation", "read", "--width", "64", "--rounds", "3", "--cpus", "0"];
+    let output = bf(folder.path(), &[&common[..], &["--max-size", "64K", "--format", "json"]].concat());
+    if code(&output) == 2 {
+        // Of caches that it does not know, and of great ones, there is none to measure.
+        assert!(failure(&output).1.contains("--max-size 64K leaves nothing"));
+        return;
+    }
+    let document = json(&output);
+    let points = document["bandwidth"].as_array().unwrap();
+    assert!(!points.is_empty() && points.iter().all(|point| point["size_bytes"].as_u64() <= Some(65536)), "{points:?}");
+}
+
 /// Where two runs differ, the command says by how much, and why if it can.
 #[test]
 fn runs_are_compared_figure_by_figure() {

@@ -115,12 +115,14 @@ impl Work {
     }
 }
 
-/// Measures kernels in each level: all on one core, the widest of each operation on all cores at once as well.
+/// Measures kernels in each level that takes so many bytes at `most`, without it in all: all on one core, the widest of each
+/// operation on all cores at once as well.
 ///
 /// # Errors
 /// There is not enough memory, or a CPU cannot be used.
-pub fn all(session: &Session, kernels: &[Kernel]) -> Result<Vec<Point>, Error> {
-    let places = session.places();
+pub fn all(session: &Session, kernels: &[Kernel], most: Option<usize>) -> Result<Vec<Point>, Error> {
+    let mut places = session.places();
+    places.retain(|&(_, bytes)| most.is_none_or(|most| bytes <= most));
     let each = |kernel: &Kernel| places.iter().map(|(_, bytes)| (*kernel, *bytes)).collect::<Vec<_>>();
     let cases = kernels.iter().flat_map(each).collect::<Vec<_>>();
     if session.cpus.len() < 2 {

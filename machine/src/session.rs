@@ -166,12 +166,14 @@ impl Session {
     }
 
     /// Looks at the latency curve for how far each cache really reaches, in a second or two: a virtual machine may own
-    /// only part of what its topology shows.
+    /// only part of what its topology shows. With `most` only so far as tells which [`places`](Self::places) take no more bytes.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn survey(&mut self) -> Result<(), Error> {
-        let powers = self.sizes(Some(self.topology.last_size() as usize * 2));
+    pub fn survey(&mut self, most: Option<usize>) -> Result<(), Error> {
+        // A cache reaches four times as far as its place at most, and where it ends is seen at twice that.
+        let end = most.map_or(usize::MAX, |most| most.saturating_mul(8));
+        let powers = self.sizes(Some((self.topology.last_size() as usize * 2).min(end)));
         let effort = std::mem::replace(&mut self.effort, Effort { rounds: 3, tolerance: 0.1 });
         let points = self.progress.within(0.0..SURVEY, || crate::latency::curve(self, &powers, self.pages));
         self.effort = effort;

@@ -72,7 +72,7 @@ fn latency(session: &Session, document: &mut Document, arguments: &AllArguments)
 }
 
 fn bandwidth(session: &Session, document: &mut Document, _: &AllArguments) -> Result<(), Failure> {
-    document.bandwidth = or_say(bandwidth::all(session, &Kernel::all()), &mut document.notes)?;
+    document.bandwidth = or_say(bandwidth::all(session, &Kernel::all(), None), &mut document.notes)?;
     Ok(())
 }
 

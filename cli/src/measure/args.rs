@@ -118,7 +118,7 @@ pub struct TopologyArguments {
 /// Which sizes to go through.
 #[derive(Debug, Args)]
 pub struct Span {
-    /// Greatest size; without: eight times the last cache, at least 64M and at most 1G
+    /// Greatest size; without, a curve ends at eight times the last cache, at least 64M and at most 1G
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub max_size: Option<usize>,
     /// Draw the figures against size, into a file that ends in .svg

@@ -48,7 +48,7 @@ pub fn command(arguments: &CountersArguments) -> Result<(), Failure> {
 fn live(arguments: &CountersArguments) -> Result<(TrustReport, Recording, Option<Error>), Failure> {
     let mut counting = Counting::choose(arguments.backend)?;
     let (mut session, _) = super::figures::begin(&arguments.measuring)?;
-    session.survey()?;
+    session.survey(None)?;
     let (answer, recording) = counting.report(&session)?;
     Ok((answer, recording, counting.absent))
 }

@@ -169,7 +169,7 @@ fn topology_of(hwloc: Option<&Path>) -> Result<Document, Failure> {
 fn coherence_of(measuring: &Measuring) -> Result<Document, Failure> {
     let (mut session, mut document) = begin(measuring)?;
     session.two("coherence")?;
-    session.survey()?;
+    session.survey(None)?;
     let before = placement::look(&session, "coherence")?;
     document.coherence = session.progress.within(SURVEY..1.0, || coherence::all(&session))?;
     document.placement = [before, placement::look(&session, "end")?].concat();
@@ -207,14 +207,22 @@ fn bandwidth_of(arguments: &BandwidthArguments) -> Result<Document, Failure> {
         return Err(Failure::Absent(format!("this processor has instructions of up to {} bits", widest())));
     }
     let (mut session, mut document) = begin(&arguments.measuring)?;
-    session.survey()?;
+    let most = arguments.span.max_size;
+    session.survey(most)?;
     let curves_from = if arguments.span.plot.is_some() { 0.5 } else { 1.0 };
-    document.bandwidth = session.progress.within(SURVEY..curves_from, || bandwidth::all(&session, &kernels))?;
+    let least = session.places().into_iter().map(|(_, bytes)| bytes).min().unwrap_or(0);
+    if let Some(most) = most.filter(|&most| most < least && arguments.span.plot.is_none()) {
+        let [most, least] = [most, least].map(|bytes| size::format(bytes as u64));
+        return Err(Failure::Usage(format!(
+            "--max-size {most} leaves nothing: the nearest cache is measured with {least}"
+        )));
+    }
+    document.bandwidth = session.progress.within(SURVEY..curves_from, || bandwidth::all(&session, &kernels, most))?;
     if let Some(path) = &arguments.span.plot {
         let width = kernels.iter().map(|kernel| kernel.width).max().unwrap_or(64);
         let mut curves: Vec<Curve> = Vec::new();
         let widest: Vec<_> = kernels.iter().filter(|kernel| kernel.width == width).collect();
-        let sizes = sizes(&session, arguments.span.max_size, &mut document);
+        let sizes = sizes(&session, most, &mut document);
         let part = |index: usize| curves_from + (1.0 - curves_from) * index as f64 / widest.len() as f64;
         for (index, kernel) in widest.iter().enumerate() {
             let cases: Vec<_> = sizes.iter().map(|&bytes| (**kernel, bytes)).collect();
