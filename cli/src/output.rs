@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::{
+    borrow::Cow,
     fs,
     io::{self, BufWriter, Write},
     os::unix::fs::MetadataExt as _,
@@ -241,6 +242,13 @@ pub fn files(names: &[String]) -> String {
     })
 }
 
+/// A file as a word of a command line to type: quoted where a shell would take it apart, and no option.
+pub fn word(name: &str) -> String {
+    let name = if name.starts_with('-') { format!("./{name}") } else { name.to_owned() };
+    // A name of a file cannot hold NUL, the one thing the crate refuses.
+    shlex::try_quote(&name).map(Cow::into_owned).unwrap_or_default()
+}
+
 /// A line that says which references an answer is about, unless it is about all.
 pub fn only_tagged(tags: &[String]) -> String {
     match tags {
@@ -275,6 +283,14 @@ mod tests {
         assert_eq!(printable("é a\tb\n\r\x1b[31m\u{9b}"), "é a\tb\\n\\r\\x1b[31m\\x9b");
         assert_eq!(shortened("f\n(int)"), "f\\n(int)");
         assert_eq!(only_tagged(&["a\nb", "c"].map(str::to_owned)), "only references tagged a\\nb, c\n");
+    }
+
+    #[test]
+    fn files_are_words_for_a_shell() {
+        for (name, expected) in [("a.7.bfp", "a.7.bfp"), ("my prog.bfp", "'my prog.bfp'"), ("-a.bfp", "./-a.bfp")] {
+            assert_eq!(word(name), expected);
+        }
+        assert_eq!(shlex::split(&word("it's $HOME")).unwrap(), ["it's $HOME"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     names::short,
-    output::{counted, files, number, only_tagged, percent, plural, print, printable, row},
+    output::{counted, files, number, only_tagged, percent, plural, print, printable, row, word},
     page, patterns, phases, query,
 };
 use bf_postproc::{
@@ -423,7 +423,7 @@ fn next(report: &Report) -> String {
     if !report.has_lines() {
         return String::new();
     }
-    let profile = report.profiles.first().map_or("PROFILE", String::as_str);
+    let profile = report.profiles.first().map_or_else(|| "PROFILE".to_owned(), |profile| word(profile));
     let more = if report.profiles.len() > 1 { " ..." } else { "" };
     let line = report.processes.first().and_then(|process| process.line_sizes.first()).copied().unwrap_or(64);
     let usual = report

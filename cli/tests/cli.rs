@@ -157,6 +157,16 @@ fn a_report_takes_the_newest_profile_and_says_so() {
 }
 
 #[test]
+fn commands_to_type_next_can_be_typed() {
+    let folder = tagged();
+    fs::rename(folder.path().join("tagged.bfp"), folder.path().join("my prog.bfp")).unwrap();
+    let said = |command: &[&str]| stdout(&bf(folder.path(), command));
+    assert!(said(&["report"]).contains("\n  bf query 'my prog.bfp' --cache L1=32K:8 "));
+    let best = said(&["sweep", "my prog.bfp", "--l1", "1K..8K:2", "--tag", "big"]);
+    assert!(best.contains(": bf query 'my prog.bfp' --tag big --cache L1="), "{best}");
+}
+
+#[test]
 fn the_newest_profile_is_a_file() {
     let folder = golden();
     fs::create_dir(folder.path().join("a.bfp")).unwrap();

@@ -3,7 +3,7 @@
 use super::search::Question;
 use crate::{
     machine::specification,
-    output::{number, only_tagged, percent, plural, printable, table},
+    output::{number, only_tagged, percent, plural, printable, table, word},
 };
 use bf_postproc::{
     explore::{
@@ -48,8 +48,9 @@ pub fn tables(question: &Question<'_>, outcome: &Outcome, doubled: &[Doubled]) -
     if let Some(best) = outcome.best.first() {
         let caches = question.space.caches(&question.space.picks(best.index));
         let options: Vec<String> = caches.iter().map(|cache| format!("--cache {}", specification(cache))).collect();
-        let files = question.loaded.names().join(" ");
-        text += &format!("\nEvery figure of the first: bf query {files} {}\n", options.join(" "));
+        let tags = question.tags.iter().flat_map(|tag| ["--tag".to_owned(), word(tag)]);
+        let words: Vec<_> = question.loaded.names().iter().map(|name| word(name)).chain(tags).chain(options).collect();
+        text += &format!("\nEvery figure of the first: bf query {}\n", words.join(" "));
     }
     text
 }
