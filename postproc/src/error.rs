@@ -142,7 +142,7 @@ pub enum QueryError {
         mend: &'static str,
     },
     /// A run that was not cut into slices of time.
-    #[error("the run was not cut into phases; set BF_PHASES=N when it runs, for phases of N accesses")]
+    #[error("the run was not cut into phases; set BF_PHASES=N when it runs, N less than the accesses it makes")]
     NoPhases,
     /// A shared level of several threads without the stack it needs.
     #[error("the profile has several threads but no stack of all of them; it is damaged, or was salvaged without it")]

@@ -45,7 +45,7 @@ pub struct PresetLevel {
 
 /// Bytes, or text such as `32K`.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a size is a number of bytes, or text such as 32K")]
 enum Size {
     Bytes(u64),
     Text(String),
@@ -53,7 +53,7 @@ enum Size {
 
 /// A number, or `full`.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "ways are a number, or full")]
 enum WaysValue {
     Number(u64),
     Text(String),
@@ -146,7 +146,10 @@ pub(crate) fn on_one_line(text: &str, error: &toml::de::Error) -> String {
 /// It is neither.
 pub fn from_toml(text: &str, origin: &str) -> Result<Vec<Cache>, MachineError> {
     let fail = |message: String| MachineError::File { origin: origin.to_owned(), message };
-    if let Ok(preset) = toml::from_str::<Preset>(text) {
+    // Machines with a name are tables and nothing else.
+    let machines = toml::from_str::<toml::Table>(text).map_err(|error| fail(on_one_line(text, &error)))?;
+    if machines.values().any(|value| !value.is_table()) {
+        let preset: Preset = toml::from_str(text).map_err(|error| fail(on_one_line(text, &error)))?;
         return preset.caches().map_err(fail);
     }
     let presets = presets(text, origin)?;
@@ -199,7 +202,7 @@ struct JsonCache {
 
 /// Who shares a cache: how many logical CPUs, which, or a word for them.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "sharing is a number of CPUs, a list of them, or a word")]
 enum Sharing {
     Count(u64),
     Which(Vec<serde_json::Value>),
@@ -376,6 +379,27 @@ mod tests {
             let caches = from_toml(&text, "one.toml").unwrap();
             assert_eq!((caches.len(), caches[0].ways, caches[0].hashed), (1, Ways::Full, true));
         }
+    }
+
+    #[test]
+    fn a_machine_with_a_mistake_names_it() {
+        let head = "cpu='x'\nsource='y'";
+        for (level, word) in [
+            ("name='L1',size='32K',ways=8,line=64,foo=1", "line 3: unknown field `foo`"),
+            ("name='L1',size=-1,ways=8,line=64", "line 3: a size is a number of bytes"),
+            ("name='L1',size='32K',ways=8.5,line=64", "line 3: ways are a number"),
+            ("name='L1',size='32K',ways=8,line=48", "line size 48 is no power of two"),
+            ("name='L1',size='32K',ways=8,line=0", "line size 0 is no power of two"),
+        ] {
+            for name in ["", "[a]\n"] {
+                let error =
+                    from_toml(&format!("{name}{head}\nlevels=[{{{level}}}]"), "one.toml").unwrap_err().to_string();
+                let word = if name.is_empty() { word.to_owned() } else { word.replace("line 3", "line 4") };
+                assert!(error.starts_with("one.toml ") && error.contains(&word), "{error}");
+            }
+        }
+        let error = from_json(r#"{"levels":[{"name":"L1","size_bytes":1e30,"ways":8}]}"#, "x.json").unwrap_err();
+        assert!(error.to_string().contains("a size is a number of bytes"), "{error}");
     }
 
     #[test]

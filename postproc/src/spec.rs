@@ -131,7 +131,7 @@ impl Cache {
             _ => {
                 let bytes = size::parse(part).and_then(|bytes| u32::try_from(bytes).ok());
                 match bytes {
-                    Some(line) if line.is_power_of_two() && line >= 8 => self.line = Some(line),
+                    Some(line) if is_line(line) => self.line = Some(line),
                     Some(line) => return Err(SpecError::LineShape(line)),
                     None => return Err(SpecError::Part(part.to_owned())),
                 }
@@ -144,14 +144,16 @@ impl Cache {
     /// The line size this cache has when a profile knows `available` (ascending).
     ///
     /// # Errors
-    /// The profile does not hold that line size.
+    /// No cache has that line size, or the profile does not hold it.
     pub fn line_in(&self, available: &[u32]) -> Result<u32, SpecError> {
         let line = match (self.line, available) {
             (Some(line), _) => line,
             (None, &[only]) => only,
             (None, _) => DEFAULT_LINE,
         };
-        if available.contains(&line) {
+        if !is_line(line) {
+            Err(SpecError::LineShape(line))
+        } else if available.contains(&line) {
             Ok(line)
         } else {
             Err(SpecError::LineMissing { name: self.name.clone(), line, available: available.to_vec() })
@@ -192,6 +194,11 @@ impl Cache {
             exclusive: self.exclusive,
         })
     }
+}
+
+/// Whether lines can be so long.
+const fn is_line(bytes: u32) -> bool {
+    bytes.is_power_of_two() && bytes >= 8
 }
 
 /// A cache whose every number is known. `size = sets * ways * line`.
