@@ -6,7 +6,7 @@ use crate::{
     names,
     output::{plural, remark},
 };
-use bf_postproc::QueryError;
+use bf_postproc::{QueryError, phases::MORE_TAGS};
 use bf_profile::{Process, Profile};
 use std::{
     fs::{self, File},
@@ -112,8 +112,14 @@ pub fn read(path: &Path, salvage: bool) -> Result<Profile, Failure> {
     Ok(profile)
 }
 
-/// Says so if the stacks of a process end before it did.
+/// Says so if the stacks of a process end before it did, or if it had more tags than are told apart.
 pub fn remark_on_end(process: &Process) {
+    if process.tags.iter().any(|tag| tag == MORE_TAGS) {
+        remark(&format!(
+            "{} ({}): there were more tags, or phases of tags, than are told apart; what came then counts as {MORE_TAGS}",
+            process.meta.executable, process.meta.pid
+        ));
+    }
     for line in process.log.iter().filter(|line| line.starts_with("truncated: ")) {
         remark(&format!("{} ({}): {line}", process.meta.executable, process.meta.pid));
     }

@@ -11,7 +11,7 @@ use crate::{
 use bf_postproc::{
     Query,
     counters::{self, family},
-    phases::{by_phase, slices},
+    phases::{self, by_phase},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -33,10 +33,10 @@ struct Course {
 /// A slice.
 #[derive(Debug, Serialize)]
 struct Item {
-    /// Its number, from 0.
-    phase: u32,
+    /// Its number, from 0; `None`: of what is in none, for want of names.
+    phase: Option<u32>,
     /// References, or without caches instructions, before it.
-    first: u64,
+    first: Option<u64>,
     #[serde(flatten)]
     figures: Named,
 }
@@ -83,7 +83,7 @@ fn course(loaded: &Loaded, arguments: &ReportArguments) -> Result<Course, Failur
         parts.extend(phases.iter().map(|phase| (phase.number, phase.tags.clone(), named(&phase.figures))));
         (machine, levels) = (label, answer.levels.iter().map(|level| level.name.clone()).collect());
     } else {
-        parts.extend(slices(profile, tags)?.into_iter().map(|(number, tags)| (number, tags, Named::default())));
+        parts.extend(phases::parts(profile, tags)?.into_iter().map(|(number, tags)| (number, tags, Named::default())));
     }
     let alone =
         |tags: &[String]| counters::totals(profile, tags).into_iter().filter(|(name, _)| family(name).is_none());
@@ -93,7 +93,7 @@ fn course(loaded: &Loaded, arguments: &ReportArguments) -> Result<Course, Failur
         let found = Named(alone(&tags).map(|(name, value)| (name.to_owned(), value)).collect());
         figures.0.extend(sums.iter().map(|&(name, _)| (name.to_owned(), found.get(name))));
         let length = Item::length(&figures);
-        items.push(Item { phase, first, figures });
+        items.push(Item { phase, first: phase.map(|_| first), figures });
         first += length;
     }
     totals.0.extend(sums.into_iter().map(|(name, value)| (name.to_owned(), value)));
@@ -107,7 +107,8 @@ fn ratios(course: &Course, level: &str) -> Vec<(f64, f64)> {
     let misses = format!("{level}.misses");
     let point = |item: &Item| {
         let length = Item::length(&item.figures);
-        (length > 0).then(|| ((item.first + length) as f64, item.figures.get(&misses) as f64 / length as f64))
+        let first = item.first.filter(|_| length > 0)?;
+        Some(((first + length) as f64, item.figures.get(&misses) as f64 / length as f64))
     };
     course.items.iter().filter_map(point).collect()
 }
@@ -138,8 +139,10 @@ fn text(course: &Course) -> String {
         });
         each.collect()
     };
-    let row =
-        |item: &Item| [item.phase.to_string(), number(item.first)].into_iter().chain(cells(&item.figures)).collect();
+    let row = |item: &Item| {
+        let phase = item.phase.map_or_else(|| "not told apart".to_owned(), |phase| phase.to_string());
+        [phase, item.first.map_or_else(String::new, number)].into_iter().chain(cells(&item.figures)).collect()
+    };
     let mut rows: Vec<Vec<String>> = course.items.iter().map(row).collect();
     rows.push(["all".to_owned(), String::new()].into_iter().chain(cells(&course.totals)).collect());
     let machine = course.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}\n"));

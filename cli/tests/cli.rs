@@ -271,6 +271,25 @@ fn a_plot_is_of_one_profile() {
     assert!(!stdout(&bf(folder.path(), &["export", "--help"])).contains("--each"));
 }
 
+#[test]
+fn what_found_no_name_is_in_no_phase() {
+    let folder = golden();
+    let mut profile = bf_profile::read_file(folder.path().join("golden.bfp")).unwrap();
+    let process = &mut profile.processes[0];
+    process.tags = ["", "@1", "(more tags)"].map(str::to_owned).to_vec();
+    for data in &mut process.lines {
+        data.stacks = (0..3).map(|tag| StackData { tag, ..data.stacks[0].clone() }).collect();
+    }
+    bf_profile::write_file(folder.path().join("full.bfp"), &profile).unwrap();
+    let ask = |format| bf(folder.path(), &["report", "full.bfp", "--by", "phase", "--format", format]);
+    let (course, text) = (json(&ask("json")), stdout(&ask("text")));
+    let items = course["items"].as_array().unwrap().iter().map(|item| [item["phase"].as_u64(), item["first"].as_u64()]);
+    assert_eq!(items.collect::<Vec<_>>(), [[Some(0), Some(0)], [Some(1), Some(7)], [None, None]]);
+    assert!(text.contains("not told apart"), "{text}");
+    let said = String::from_utf8(bf(folder.path(), &["query", "full.bfp", "--tag", "@1"]).stderr).unwrap();
+    assert!(said.contains("than are told apart; what came then counts as (more tags)"), "{said}");
+}
+
 /// A folder with `big.bfp`, passes over 4 KB, and `tagged.bfp`, the same under tag `big` beside golden references without a tag.
 fn tagged() -> TempDir {
     let folder = golden();

@@ -6,14 +6,17 @@ use crate::{
     attribution::{Figures, apportion_to, totals},
     query::{check_tags, is_wanted, query},
 };
-use bf_profile::Profile;
+use bf_profile::{Process, Profile};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What tags count as that came when there were as many as a process tells apart, whichever slice it was (`docs/runtime.md`).
+pub const MORE_TAGS: &str = "(more tags)";
 
 /// One slice of time.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// Its number, from 0.
-    pub number: u32,
+    /// Its number, from 0; `None`: what counts as [`MORE_TAGS`], of all slices.
+    pub number: Option<u32>,
     /// What is asked for to have it alone.
     pub tags: Vec<String>,
     /// Its part of the answer.
@@ -45,7 +48,7 @@ pub fn names(profile: &Profile) -> Vec<String> {
         // A name without a slice means all of them.
         let whole: BTreeSet<_> = all.iter().map(|&(path, _)| (path, None)).collect();
         let mut cut = BTreeSet::new();
-        for &(path, slice) in &all {
+        for &(path, slice) in all.iter().filter(|(path, _)| *path != MORE_TAGS) {
             // A slice of a tag is also one of those around it.
             let around = path.match_indices('/').map(|(at, _)| &path[..at]);
             let around = around.filter(|around| !around.is_empty() && whole.contains(&(around, None)));
@@ -60,20 +63,37 @@ pub fn names(profile: &Profile) -> Vec<String> {
     all.into_iter().filter(|&known| known != ("", None)).map(name).collect()
 }
 
-/// The answer to a question by slices of time, in their order. The slices add up to it, figure by figure.
+/// The answer to a question by slices of time, in their order, and at the end what is in none. They add up to it, figure by figure.
 ///
 /// # Errors
 /// Those of [`query`], and a run that was not cut into slices.
 pub fn by_phase(profile: &Profile, asked: &Query) -> Result<(Answer, Vec<Phase>), QueryError> {
-    let slices = slices(profile, &asked.tags)?;
+    let parts = parts(profile, &asked.tags)?;
     let answer = query(profile, asked)?;
     let mut phases = Vec::new();
-    for (number, tags) in slices {
+    for (number, tags) in parts {
         let part = query(profile, &Query { tags: tags.clone(), ..asked.clone() })?;
         phases.push(Phase { number, tags, figures: totals(&part) });
     }
     apportion_to(phases.iter_mut().map(|phase| &mut phase.figures), &totals(&answer));
     Ok((answer, phases))
+}
+
+/// The number of a slice and the tags that make it up.
+pub type Part = (Option<u32>, Vec<String>);
+
+/// The [`slices`] of a run, and at the end, without a number, what is in none.
+///
+/// # Errors
+/// Those of [`slices`].
+pub fn parts(profile: &Profile, tags: &[String]) -> Result<Vec<Part>, QueryError> {
+    let mut parts: Vec<_> = slices(profile, tags)?.into_iter().map(|(number, tags)| (Some(number), tags)).collect();
+    let is_rest = |process: &Process, (tag, name): (u32, &String)| name == MORE_TAGS && is_wanted(process, tags, tag);
+    let has_rest = |process: &Process| (0..).zip(&process.tags).any(|tag| is_rest(process, tag));
+    if profile.processes.iter().any(has_rest) {
+        parts.push((None, vec![MORE_TAGS.to_owned()]));
+    }
+    Ok(parts)
 }
 
 /// The slices of a run by number, each with the tags that make it up; those without a reference asked for are left out.
@@ -88,7 +108,7 @@ pub fn slices(profile: &Profile, tags: &[String]) -> Result<BTreeMap<u32, Vec<St
     let mut found: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
     for process in &profile.processes {
         let wanted = (0..).zip(&process.tags).filter(|&(tag, _)| is_wanted(process, tags, tag));
-        for (path, slice) in wanted.map(|(_, name)| split(name)) {
+        for (path, slice) in wanted.map(|(_, name)| split(name)).filter(|(path, _)| *path != MORE_TAGS) {
             found.entry(slice.unwrap_or_default()).or_default().insert(path);
         }
     }
@@ -101,7 +121,6 @@ pub fn slices(profile: &Profile, tags: &[String]) -> Result<BTreeMap<u32, Vec<St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bf_profile::Process;
 
     #[test]
     fn what_to_ask_for_is_every_tag_and_every_slice_in_their_order() {
@@ -113,6 +132,7 @@ mod tests {
         assert_eq!(of(&["", "@2", "@10"]), ["@0", "@2", "@10"]);
         assert_eq!(of(&["", "a", "@1", "a@1"]), ["@0", "@1", "a", "a@0", "a@1"]);
         assert_eq!(of(&["", "a", "a/b/c@2"]), ["@0", "a", "a@0", "a@2", "a/b/c", "a/b/c@2"]);
+        assert_eq!(of(&["", "@1", MORE_TAGS]), ["@0", "@1", MORE_TAGS]);
         assert!(of(&[""]).is_empty());
     }
 
@@ -127,6 +147,9 @@ mod tests {
         let cut = ["", "init", "solve", "solve@2"];
         assert_eq!(of(&cut, &[]).unwrap(), [(0, "@0 init@0 solve@0".to_owned()), (2, "solve@2".to_owned())]);
         assert_eq!(of(&cut, &["init"]).unwrap(), [(0, "init@0".to_owned())]);
+        let full = ["", "init@2", MORE_TAGS];
+        assert_eq!(of(&full, &[]).unwrap(), [(0, "@0".to_owned()), (2, "init@2".to_owned())]);
+        assert_eq!(of(&full, &[MORE_TAGS]).unwrap(), []);
         assert!(matches!(of(&cut, &["tea"]), Err(QueryError::Tag { .. })));
         assert!(matches!(of(&["", "init"], &["init"]), Err(QueryError::NoPhases)));
     }
