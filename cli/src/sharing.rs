@@ -234,13 +234,14 @@ fn places(thread: &Thread, most: usize) -> Vec<String> {
     words
 }
 
-/// Places for people; those of one function share its name.
+/// Places for people; those of one function share its name. What has none beside others that have one is the rest.
 fn place_names<'a>(places: impl Iterator<Item = &'a Place>) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut before: Option<&Place> = None;
     for place in places {
         let same = before.is_some_and(|before| before.function == place.function && before.file == place.file);
-        let function = shortened(place.function.as_deref().unwrap_or("unknown"));
+        let unnamed = if words.is_empty() { "unknown" } else { "other code" };
+        let function = shortened(place.function.as_deref().unwrap_or(unnamed));
         match (&place.file, place.line, words.last_mut()) {
             (Some(_), Some(line), Some(last)) if same && last.ends_with(')') => {
                 last.insert_str(last.len() - 1, &format!(" {line}"));

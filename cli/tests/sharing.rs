@@ -46,7 +46,7 @@ fn profile() -> Profile {
     let stacks = [0, 1, 2, 3].map(stack).to_vec();
     for line in &mut lines[..3] {
         let place = |item, loads| LinePlace { item, loads, stores: loads };
-        line.users[0].places = vec![place(1, 600), place(2, 300), place(0, 90)];
+        line.users[0].places = vec![place(1, 300), place(2, 200), place(0, 490)];
     }
     let mut process = Process {
         lines: vec![LineData { line_bytes: 64, max_ways: 1, stacks, ..LineData::default() }],
@@ -76,7 +76,7 @@ No more than 4,096 lines were followed; 2 with 1 access were given up.
                loads   stores   misses   bytes of it             code
    ─────────────────────────────────────────────────────────────────────────────
     thread 1   3,000    3,000      120   0..7 64..71 128..135    bump (a.c:5 6)
-                                                                 unknown
+                                                                 other code
     thread 2   3,000    3,000      123   8..15 72..79 136..143   unknown
     thread 3       1        0        1   loads 136..143          unknown
    ─────────────────────────────────────────────────────────────────────────────

@@ -169,7 +169,7 @@ pub struct Thread {
     pub loaded: Vec<[i64; 2]>,
     /// The same of what it stored.
     pub stored: Vec<[i64; 2]>,
-    /// Where from, most accesses first.
+    /// Where from, most accesses first; at the end one without a name, which stands for all that are not told apart.
     pub places: Vec<Place>,
 }
 

@@ -157,7 +157,8 @@ impl Sum {
             *sum = [sum[0] + loads, sum[1] + stores];
         }
         let mut places: Vec<_> = all.into_iter().map(|(code, counts)| place(known, code, counts)).collect();
-        places.sort_by_key(|place| Reverse(place.loads + place.stores));
+        // What has no name may be many places: of a line and thread only so many are told apart.
+        places.sort_by_key(|place| (place.function.is_none(), Reverse(place.loads + place.stores)));
         Thread {
             thread,
             loads,
