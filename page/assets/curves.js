@@ -159,7 +159,7 @@ function ramp(svg, colour, [low, top], left, colours) {
   for (let at = 0; at < steps; at += 1) {
     group.append('rect').attr('x', from + at * 4).attr('y', 5).attr('width', 4.5).attr('height', 10).attr('fill', colour(Math.sqrt(at / (steps - 1))));
   }
-  group.append('text').attr('x', from + steps * 4 + 8).attr('y', 14).text(`${percent(top / 100)} of references miss`);
+  group.append('text').attr('x', from + steps * 4 + 8).attr('y', 14).text(`${percent(top / 100)} miss`);
 }
 
 /** The section of curves. */

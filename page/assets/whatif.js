@@ -88,7 +88,8 @@ function starts() {
 
 /** Rows of the answer: what they are called, and the cell of a level with the exact figure behind it. */
 const FIGURES = [
-  ['ways × sets, line', (level) => `${number(level.ways)} × ${number(level.sets)}, ${level.line_bytes} B`],
+  ['ways × sets', (level) => `${number(level.ways)} × ${number(level.sets)}`],
+  ['line', (level) => bytes(level.line_bytes), 'sub'],
   ['rule', (level) => level.model + (level.sampled ? ', sampled' : level.exact ? ', exact' : '')],
   ['accesses', 'references'], ['hits', 'hits'], ['misses', 'misses'],
   ['95 % interval', (level) => (level.sampled ? `${number(level.sampled.misses.low)} – ${number(level.sampled.misses.high)}` : '–'), 'sub'],

@@ -206,6 +206,14 @@ fn profiles_stand_side_by_side() {
     assert!(legend.as_str().unwrap().contains("0.bfp") && legend.as_str().unwrap().contains("1.bfp"), "{legend}");
     browser.until("document.querySelectorAll('#heat figure svg').length === 2");
     quiet(&browser, &[file_address(&page)]);
+    // Three levels of both have room at the width of a laptop.
+    let caches = ["--cache", "L1=48K:12", "--cache", "L2=2M:16", "--cache", "L3=300M:20:shared:hashed"];
+    let page = report(&sandbox, &[&["--each", "0.bfp", "1.bfp"], &caches[..]].concat());
+    browser.window(1280, 900);
+    browser.open_file(&page);
+    let widths = browser
+        .evaluate("[...document.querySelectorAll('#answer, .scroll:has(#answer)')].map((box) => box.clientWidth)");
+    assert!(widths[0].as_u64() >= widths[1].as_u64(), "{widths}");
 }
 
 #[test]
