@@ -104,8 +104,11 @@ pub fn print<A: Serialize>(
     Ok(out.flush()?)
 }
 
-/// Rows with the header that the first of them has; later ones leave out and add nothing.
-fn csv(out: impl Write, rows: Vec<Value>) -> Result<(), Failure> {
+/// Rows below a header of all that they have.
+fn csv(out: impl Write, mut rows: Vec<Value>) -> Result<(), Failure> {
+    let mut all = Value::Null;
+    rows.iter().for_each(|row| widen(&mut all, row));
+    rows.iter_mut().for_each(|row| widen(row, &all));
     let rows: Vec<Vec<(String, String)>> = rows.iter().map(|row| flatten(row.as_object())).collect();
     let mut header: Vec<&String> = Vec::new();
     for name in rows.iter().flatten().map(|(name, _)| name) {
@@ -121,6 +124,18 @@ fn csv(out: impl Write, rows: Vec<Value>) -> Result<(), Failure> {
         writer.write_record(header.iter().map(cell))?;
     }
     Ok(writer.flush()?)
+}
+
+/// Gives what is null the keys that it has in another row.
+fn widen(value: &mut Value, other: &Value) {
+    let Value::Object(other) = other else { return };
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    let Value::Object(value) = value else { return };
+    for (name, inner) in other {
+        widen(value.entry(name.as_str()).or_insert(Value::Null), inner);
+    }
 }
 
 /// Columns of a row. Intervals become two columns, nested figures one each, lists are joined.
@@ -304,11 +319,12 @@ mod tests {
     fn rows_are_flat() {
         let mut out = Vec::new();
         let rows = vec![
-            json!({"name": "L1, near", "bounds": null, "spread": {"misses": {"min": 1}}}),
-            json!({"name": "L2", "bounds": [3, 4], "more": true}),
+            json!({"name": "L1, near", "bounds": null, "spread": {"misses": null}}),
+            json!({"name": "L2", "bounds": [3, 4], "spread": {"misses": {"min": 1}}, "more": true}),
+            json!({"name": "L3", "bounds": null, "spread": null}),
         ];
         csv(&mut out, rows).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "name,bounds_lo,bounds_hi,spread_misses_min,more\n\"L1, near\",,,1,\nL2,3,4,,true\n");
+        assert_eq!(text, "name,bounds_lo,bounds_hi,spread_misses_min,more\n\"L1, near\",,,,\nL2,3,4,1,true\nL3,,,,\n");
     }
 }
