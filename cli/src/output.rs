@@ -264,6 +264,9 @@ pub fn word(name: &str) -> String {
     shlex::try_quote(&name).map(Cow::into_owned).unwrap_or_default()
 }
 
+/// What a table without intervals says of figures that come from a sample.
+pub const ESTIMATES: &str = "Estimates from a sample of the lines: --format json has the intervals.\n";
+
 /// A line that says which references an answer is about, unless it is about all.
 pub fn only_tagged(tags: &[String]) -> String {
     match tags {

@@ -5,16 +5,18 @@ use crate::{
     by::{self, Named},
     failure::Failure,
     input::{self, Loaded},
-    output::{files, number, percent, print, row, table},
+    output::{ESTIMATES, files, number, only_tagged, percent, print, row, table},
     plot, query,
 };
 use bf_postproc::{
     Query,
     counters::{self, family},
     phases::{self, by_phase},
+    sampled::Sampled,
 };
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Figures of slices of time as they are printed.
 #[derive(Debug, Serialize)]
@@ -39,6 +41,9 @@ struct Item {
     first: Option<u64>,
     #[serde(flatten)]
     figures: Named,
+    /// How sure they are, by level; absent if they come from no sample.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    sampled: BTreeMap<String, Sampled>,
 }
 
 impl Item {
@@ -80,20 +85,24 @@ fn course(loaded: &Loaded, arguments: &ReportArguments) -> Result<Course, Failur
         let (answer, phases) = by_phase(profile, &Query { levels: caches, tags: tags.clone(), ..Query::default() })?;
         let named = |figures: &bf_postproc::attribution::Figures| Named(figures.named(&answer).collect());
         totals = named(&bf_postproc::attribution::totals(&answer));
-        parts.extend(phases.iter().map(|phase| (phase.number, phase.tags.clone(), named(&phase.figures))));
+        parts.extend(phases.into_iter().map(|phase| (phase.number, phase.tags, named(&phase.figures), phase.sampled)));
         (machine, levels) = (label, answer.levels.iter().map(|level| level.name.clone()).collect());
     } else {
-        parts.extend(phases::parts(profile, tags)?.into_iter().map(|(number, tags)| (number, tags, Named::default())));
+        parts.extend(
+            phases::parts(profile, tags)?
+                .into_iter()
+                .map(|(number, tags)| (number, tags, Named::default(), BTreeMap::new())),
+        );
     }
     let alone =
         |tags: &[String]| counters::totals(profile, tags).into_iter().filter(|(name, _)| family(name).is_none());
     let sums: Vec<_> = alone(tags).collect();
     let (mut items, mut first) = (Vec::new(), 0);
-    for (phase, tags, mut figures) in parts {
+    for (phase, tags, mut figures, sampled) in parts {
         let found = Named(alone(&tags).map(|(name, value)| (name.to_owned(), value)).collect());
         figures.0.extend(sums.iter().map(|&(name, _)| (name.to_owned(), found.get(name))));
         let length = Item::length(&figures);
-        items.push(Item { phase, first: phase.map(|_| first), figures });
+        items.push(Item { phase, first: phase.map(|_| first), figures, sampled });
         first += length;
     }
     totals.0.extend(sums.into_iter().map(|(name, value)| (name.to_owned(), value)));
@@ -146,5 +155,7 @@ fn text(course: &Course) -> String {
     let mut rows: Vec<Vec<String>> = course.items.iter().map(row).collect();
     rows.push(["all".to_owned(), String::new()].into_iter().chain(cells(&course.totals)).collect());
     let machine = course.machine.as_ref().map_or_else(String::new, |machine| format!("{machine}\n"));
-    format!("{}\n{machine}\n{}", files(&course.profiles), table(header, rows))
+    let estimates = if course.items.iter().any(|item| !item.sampled.is_empty()) { ESTIMATES } else { "" };
+    let tagged = only_tagged(&course.tags);
+    format!("{}\n{machine}{tagged}\n{}{estimates}", files(&course.profiles), table(header, rows))
 }

@@ -285,7 +285,9 @@ fn what_found_no_name_is_in_no_phase() {
     let (course, text) = (json(&ask("json")), stdout(&ask("text")));
     let items = course["items"].as_array().unwrap().iter().map(|item| [item["phase"].as_u64(), item["first"].as_u64()]);
     assert_eq!(items.collect::<Vec<_>>(), [[Some(0), Some(0)], [Some(1), Some(7)], [None, None]]);
-    assert!(text.contains("not told apart"), "{text}");
+    assert!(text.contains("not told apart") && !text.contains("only references tagged"), "{text}");
+    let text = stdout(&bf(folder.path(), &["report", "full.bfp", "--by", "phase", "--tag", "@1"]));
+    assert!(text.contains("\nonly references tagged @1\n"), "{text}");
     let said = String::from_utf8(bf(folder.path(), &["query", "full.bfp", "--tag", "@1"]).stderr).unwrap();
     assert!(said.contains("than are told apart; what came then counts as (more tags)"), "{said}");
 }
@@ -583,6 +585,24 @@ fn sampled_answers_have_intervals_and_exact_ones_do_not() {
     assert!(csv.lines().next().unwrap().contains("sampled_misses_low,sampled_misses_high"), "{csv}");
     let sweep = stdout(&bf(folder.path(), &["sweep", "sampled.bfp", "--size", "64K..4M", "--ways", "1,full"]));
     assert!(sweep.contains('±') && sweep.contains("combinations skipped"), "{sweep}");
+}
+
+#[test]
+fn tables_without_intervals_say_that_they_are_estimates() {
+    let folder = sampled();
+    let mut profile = bf_profile::read_file(folder.path().join("sampled.bfp")).unwrap();
+    profile.processes[0].tags.push("@1".to_owned());
+    bf_profile::write_file(folder.path().join("cut.bfp"), &profile).unwrap();
+    for command in [
+        &["report", "cut.bfp", "--by", "phase", "--cache", "L2=1M:16"][..],
+        &["sweep", "cut.bfp", "--study", "ways", "--l2", "1M:16"],
+        &["sweep", "cut.bfp", "--study", "line", "--l2", "1M:16"],
+        &["sweep", "cut.bfp", "--l2", "1M:16"],
+    ] {
+        assert!(stdout(&bf(folder.path(), command)).contains("\nEstimates from a sample of the lines"), "{command:?}");
+        let answer = stdout(&bf(folder.path(), &[command, &["--format", "json"]].concat()));
+        assert!(answer.contains("\"confidence\""), "{answer}");
+    }
 }
 
 #[test]

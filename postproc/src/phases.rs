@@ -5,6 +5,7 @@ use crate::{
     Answer, Query, QueryError,
     attribution::{Figures, apportion_to, totals},
     query::{check_tags, is_wanted, query},
+    sampled::Sampled,
 };
 use bf_profile::{Process, Profile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,8 @@ pub struct Phase {
     pub tags: Vec<String>,
     /// Its part of the answer.
     pub figures: Figures,
+    /// How sure that is, by level; empty if it comes from no sample.
+    pub sampled: BTreeMap<String, Sampled>,
 }
 
 /// A tag's name without the slice, and the number of that; `None` where the name has none, which a tag of slice 0 has not.
@@ -73,7 +76,9 @@ pub fn by_phase(profile: &Profile, asked: &Query) -> Result<(Answer, Vec<Phase>)
     let mut phases = Vec::new();
     for (number, tags) in parts {
         let part = query(profile, &Query { tags: tags.clone(), ..asked.clone() })?;
-        phases.push(Phase { number, tags, figures: totals(&part) });
+        let figures = totals(&part);
+        let sampled = part.levels.into_iter().filter_map(|level| Some((level.name, level.sampled?)));
+        phases.push(Phase { number, tags, figures, sampled: sampled.collect() });
     }
     apportion_to(phases.iter_mut().map(|phase| &mut phase.figures), &totals(&answer));
     Ok((answer, phases))

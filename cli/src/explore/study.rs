@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     machine,
-    output::{files, number, only_tagged, percent, print, remark, row, table},
+    output::{ESTIMATES, files, number, only_tagged, percent, print, remark, row, table},
 };
 use bf_postproc::{
     Cache, Ways,
@@ -116,6 +116,10 @@ fn text(answer: &Answer) -> String {
     }
     if let Some(points) = &answer.ways {
         text += &by_ways(points);
+    }
+    let by_line = answer.lines.iter().flatten().flat_map(|point| &point.levels).any(|level| level.sampled.is_some());
+    if by_line || answer.ways.iter().flatten().any(|point| point.sampled.is_some()) {
+        text += ESTIMATES;
     }
     answer.refused.iter().for_each(|why| text += &format!("- {why}\n"));
     text

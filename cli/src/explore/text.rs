@@ -3,7 +3,7 @@
 use super::search::Question;
 use crate::{
     machine::specification,
-    output::{number, only_tagged, percent, plural, printable, table, word},
+    output::{ESTIMATES, number, only_tagged, percent, plural, printable, table, word},
 };
 use bf_postproc::{
     explore::{
@@ -45,6 +45,9 @@ pub fn tables(question: &Question<'_>, outcome: &Outcome, doubled: &[Doubled]) -
         }
     }
     text += &doublings(question, doubled);
+    if question.loaded.profile.processes.iter().any(|process| !process.sampled.is_empty()) {
+        text += ESTIMATES;
+    }
     if let Some(best) = outcome.best.first() {
         let caches = question.space.caches(&question.space.picks(best.index));
         let options: Vec<String> = caches.iter().map(|cache| format!("--cache {}", specification(cache))).collect();

@@ -8,6 +8,7 @@ use crate::{
     Answer, LevelAnswer, Query,
     error::{QueryError, SpecError},
     query::query,
+    sampled::Sampled,
     spec::{Cache, Ways},
     stack::Model,
 };
@@ -148,6 +149,9 @@ pub struct WaysPoint {
     pub full_misses: u64,
     /// By how much it misses more: 0.25 is a quarter more; `None` if that one has no misses. Negative where it misses less.
     pub penalty: Option<f64>,
+    /// How sure `misses` are; none if they come from no sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
 }
 
 /// What associativity costs: each level by itself, fed with all references, with each of these numbers of ways.
@@ -179,6 +183,7 @@ pub fn associativities(
                     misses: level.misses,
                     full_misses: full.misses,
                     penalty: (full.misses > 0).then(|| level.misses as f64 / full.misses as f64 - 1.0),
+                    sampled: level.sampled,
                 })),
                 Err(error) if is_about_one(&error) => refused.push(error.to_string()),
                 Err(error) => return Err(error),
