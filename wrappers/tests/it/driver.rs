@@ -94,7 +94,7 @@ fn the_header_does_nothing_where_nothing_is_recorded() {
     silent(&dir.bf_clang("-bf-disable -Werror a.c -o a"));
     silent(&dir.bf_clang("-bf-disable -Werror -c a.c -o a.o"));
     silent(&dir.bf_clang("-bf-disable -Werror a.o -o a"));
-    assert!(!mentions(&dir.path("a"), "bf_tag"));
+    assert!(!mentions(&dir.path("a"), "libbf_rt"));
     for mode in ["-fsanitize=memory", "-ffreestanding", "-m32"] {
         silent(&dir.bf_clang(&format!("{mode} -Werror -c a.c")));
     }
