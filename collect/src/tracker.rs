@@ -213,11 +213,12 @@ impl Tracker {
     /// Whether one of these lines may be followed.
     pub(crate) fn may_track_some(&self, lines: Range<u64>) -> bool {
         let mut words = (lines.start / 64..lines.end.div_ceil(64)).take(MAY_BE / 64);
-        words.any(|word| {
-            let first = lines.start.max(word * 64);
-            let len = lines.end.min(word * 64 + 64) - first;
-            self.may_be[word as usize % (MAY_BE / 64)] >> (first % 64) & u64::MAX >> (64 - len) != 0
-        })
+        !lines.is_empty()
+            && words.any(|word| {
+                let first = lines.start.max(word * 64);
+                let len = lines.end.min(word * 64 + 64) - first;
+                self.may_be[word as usize % (MAY_BE / 64)] >> (first % 64) & u64::MAX >> (64 - len) != 0
+            })
     }
 
     /// Accesses of `slot`, which count where they come to a line that is followed.
