@@ -201,6 +201,8 @@ impl Directory {
         if before.is_some() && users.slots != SEVERAL && users.stored != TRACKED {
             tracker.begin(line, u32::from(users.slots) - 1, users.stored.checked_sub(1));
             users.stored = TRACKED;
+        } else if before.is_some() && stored.is_some() {
+            tracker.take(line, (users.slots != SEVERAL).then(|| u32::from(users.slots) - 1));
         }
         if users.stored != TRACKED {
             users.stored = stored.map_or(users.stored, |place| place.saturating_add(1));
@@ -213,7 +215,8 @@ impl Directory {
         before
     }
 
-    /// `slot` makes the accesses of a batch, which comes to these lines, and the tracker is told of them if they are `counted`. The lines that others may hold, in their order, and who those may be.
+    /// `slot` makes the accesses of a batch, which comes to these lines, and the tracker is told of them if they are `counted`. The lines
+    /// that others may hold, in their order, and who those may be.
     pub(crate) fn enter_batch(
         &mut self,
         (batch, comings): (&Batch, &Comings),
@@ -347,6 +350,21 @@ mod tests {
         assert_eq!(enter(1, None), Some(Holders::only(64)));
         assert_eq!(enter(1, Some(3)), Some(Holders::only(0).and(1)));
         assert_eq!(enter(1, None), None);
+    }
+
+    #[test]
+    fn a_line_that_was_given_up_is_followed_again_once_it_is_taken() {
+        let (mut directory, mut tracker) = (Directory::new(), Tracker::new(6, 8));
+        let mut access = |line: u64, slot, store: bool| {
+            directory.enter(line, slot, store.then_some(1), &mut tracker);
+            tracker.access(slot, Course::once(Access { address: line * 64, size: 8, store }, Item(1)));
+        };
+        // Both look at all lines, and then store the first of them by turns.
+        (0..40).for_each(|line| (0..2).for_each(|slot| access(line, slot, false)));
+        (0..20).for_each(|turn| access(0, turn % 2, true));
+        let lines = tracker.lines().0.lines;
+        let users = lines[0].users.iter().map(|user| [user.loads, user.stores, user.true_misses, user.false_misses]);
+        assert_eq!((lines[0].address, users.collect::<Vec<_>>()), (0, vec![[0, 10, 9, 0]; 2]));
     }
 
     /// Accesses of a batch: lines, and from where they are stored.

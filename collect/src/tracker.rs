@@ -7,7 +7,8 @@
 //!
 //! Invariant: of each line followed, every access since then is counted, with the object that lay there then: where a block gets
 //! bytes of a line that were used as another one's, counting begins anew. Where there are more lines than may be followed, those with
-//! the fewest misses are given up, with what was counted of them.
+//! the fewest misses are given up, with what was counted of them. A line that was given up is followed again from when it is stored while
+//! others hold it.
 
 use crate::again::{Again, Loads};
 use crate::courses::Course;
@@ -161,7 +162,15 @@ impl Tracker {
 
     /// A slot used a line before others did, and perhaps stored it, at a place.
     pub(crate) fn begin(&mut self, line: u64, slot: u32, stored_at: Option<Place>) {
-        if self.most == 0 || self.places.get(line) != 0 {
+        if self.places.get(line) == 0 {
+            let places = stored_at.into_iter().map(|place| (place, [0, 0])).collect();
+            let stored_before = stored_at.is_some();
+            self.follow(line, Some(User { slot, holds: true, held: true, stored_before, places, ..User::default() }));
+        }
+    }
+
+    fn follow(&mut self, line: u64, user: Option<User>) {
+        if self.most == 0 {
             return;
         }
         self.count_waiting(Some(line));
@@ -169,19 +178,24 @@ impl Tracker {
         if self.lines.len() + self.past >= self.most {
             self.make_room();
         }
-        let places = stored_at.into_iter().map(|place| (place, [0, 0])).collect();
-        let user =
-            User { slot, holds: true, held: true, stored_before: stored_at.is_some(), places, ..User::default() };
         self.may_be[line as usize % MAY_BE / 64] |= 1 << (line % 64);
-        let life = Life { users: smallvec![user], ..Life::default() };
+        let life = Life { users: user.into_iter().collect(), ..Life::default() };
         self.lines.push(Line { number: line, lives: smallvec![life], now: 0 });
         *self.places.of(line) = self.lines.len() as u32;
+    }
+
+    /// A line is stored that others hold: if it was given up it is followed again. It was used by one slot alone before, or it is not
+    /// known by whom.
+    pub(crate) fn take(&mut self, line: u64, only: Option<u32>) {
+        if self.places.get(line) == 0 {
+            self.follow(line, only.map(|slot| User { slot, holds: true, held: true, ..User::default() }));
+        }
     }
 
     /// Gives the lines with the fewest misses up, a quarter of them.
     fn make_room(&mut self) {
         self.count_waiting(None);
-        let misses = |line: &Line| line.users().map(|user| user.true_misses + user.false_misses).sum::<u64>();
+        let misses = |line: &Line| line.users().map(User::misses).sum::<u64>();
         let mut all: Vec<_> = self.lines.iter().map(|line| (misses(line), line.number)).collect();
         all.sort_unstable();
         for (_, number) in all.into_iter().take((self.most / 4).max(1)) {
@@ -420,6 +434,11 @@ impl Counts {
 }
 
 impl User {
+    /// So far, and the one to come where it lost the line.
+    fn misses(&self) -> u64 {
+        self.true_misses + self.false_misses + u64::from(self.held && !self.holds)
+    }
+
     /// Whether it used the line, or did before it was followed.
     fn is_user(&self) -> bool {
         self.loads + self.stores > 0 || self.stored_before
