@@ -946,8 +946,8 @@ mod tests {
             prop_assert_eq!(accesses(&folded), accesses(&plain));
             let shared = |batch: &Batch| {
                 let mut tracker = Tracker::new(6, 8);
-                tracker.begin(0, 0, None);
-                tracker.begin(1, 0, None);
+                tracker.begin(0, Some(0), None);
+                tracker.begin(1, Some(0), None);
                 let other = self::batch(&[(2, 60), (0, 70)]);
                 let mut directory = Directory::new();
                 let mut comings = Comings::default();

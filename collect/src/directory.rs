@@ -198,11 +198,12 @@ impl Directory {
             only if only == mine => None,
             only => Some(Holders::only(u32::from(only) - 1)),
         };
-        if before.is_some() && users.slots != SEVERAL && users.stored != TRACKED {
-            tracker.begin(line, u32::from(users.slots) - 1, users.stored.checked_sub(1));
+        if before.is_some() && (users.stored != TRACKED || stored.is_some()) {
+            // A line that was given up is followed again once it is stored.
+            let only = (users.slots != SEVERAL).then(|| u32::from(users.slots) - 1);
+            let place = if users.stored == TRACKED { 0 } else { users.stored };
+            tracker.begin(line, only, place.checked_sub(1));
             users.stored = TRACKED;
-        } else if before.is_some() && stored.is_some() {
-            tracker.take(line, (users.slots != SEVERAL).then(|| u32::from(users.slots) - 1));
         }
         if users.stored != TRACKED {
             users.stored = stored.map_or(users.stored, |place| place.saturating_add(1));

@@ -160,17 +160,10 @@ impl Tracker {
         self.lines.get_mut(place as usize)
     }
 
-    /// A slot used a line before others did, and perhaps stored it, at a place.
-    pub(crate) fn begin(&mut self, line: u64, slot: u32, stored_at: Option<Place>) {
-        if self.places.get(line) == 0 {
-            let places = stored_at.into_iter().map(|place| (place, [0, 0])).collect();
-            let stored_before = stored_at.is_some();
-            self.follow(line, Some(User { slot, holds: true, held: true, stored_before, places, ..User::default() }));
-        }
-    }
-
-    fn follow(&mut self, line: u64, user: Option<User>) {
-        if self.most == 0 {
+    /// A line is followed from now on, if it is not yet. Before others did only this slot used it, and perhaps stored it, at a place;
+    /// `None`: it is not known who did.
+    pub(crate) fn begin(&mut self, line: u64, only: Option<u32>, stored_at: Option<Place>) {
+        if self.most == 0 || self.places.get(line) != 0 {
             return;
         }
         self.count_waiting(Some(line));
@@ -178,18 +171,14 @@ impl Tracker {
         if self.lines.len() + self.past >= self.most {
             self.make_room();
         }
+        let user = |slot| {
+            let places = stored_at.into_iter().map(|place| (place, [0, 0])).collect();
+            User { slot, holds: true, held: true, stored_before: stored_at.is_some(), places, ..User::default() }
+        };
         self.may_be[line as usize % MAY_BE / 64] |= 1 << (line % 64);
-        let life = Life { users: user.into_iter().collect(), ..Life::default() };
+        let life = Life { users: only.into_iter().map(user).collect(), ..Life::default() };
         self.lines.push(Line { number: line, lives: smallvec![life], now: 0 });
         *self.places.of(line) = self.lines.len() as u32;
-    }
-
-    /// A line is stored that others hold: if it was given up it is followed again. It was used by one slot alone before, or it is not
-    /// known by whom.
-    pub(crate) fn take(&mut self, line: u64, only: Option<u32>) {
-        if self.places.get(line) == 0 {
-            self.follow(line, only.map(|slot| User { slot, holds: true, held: true, ..User::default() }));
-        }
     }
 
     /// Gives the lines with the fewest misses up, a quarter of them.
@@ -507,7 +496,7 @@ mod tests {
 
     fn used(accesses: &[(u32, u64, bool)]) -> SharedLines {
         let mut tracker = Tracker::new(6, 8);
-        tracker.begin(1, 0, None);
+        tracker.begin(1, Some(0), None);
         for &(slot, address, store) in accesses {
             access(&mut tracker, slot, Access { address: 64 + address, size: 4, store }, (slot + 1) as u16);
         }
@@ -561,8 +550,8 @@ mod tests {
     #[test]
     fn what_lies_on_a_line_one_after_the_other_is_counted_apart() {
         let mut tracker = Tracker::new(6, 8);
-        tracker.begin(1, 0, Some(3));
-        tracker.begin(2, 0, None);
+        tracker.begin(1, Some(0), Some(3));
+        tracker.begin(2, Some(0), None);
         let use_all = |tracker: &mut Tracker, slots: &[u32], store| {
             slots.iter().for_each(|&slot| access(tracker, slot, Access { address: 76, size: 4, store }, 1));
         };
@@ -584,7 +573,7 @@ mod tests {
     #[test]
     fn a_line_has_no_end_of_lives() {
         let mut tracker = Tracker::new(6, 8);
-        tracker.begin(1, 0, None);
+        tracker.begin(1, Some(0), None);
         let block = |site| Block { object: Object::Heap(site), ..OLD };
         for site in 0..20 {
             access(&mut tracker, site % 2, Access { address: 64, size: 8, store: true }, 1);
@@ -600,7 +589,7 @@ mod tests {
     #[test]
     fn what_counts_again_is_of_the_same_object() {
         let mut tracker = Tracker::new(6, 8);
-        tracker.begin(1, 0, None);
+        tracker.begin(1, Some(0), None);
         let round = |tracker: &mut Tracker| {
             (0..2).for_each(|slot| access(tracker, slot, Access { address: 64, size: 8, store: true }, 1));
         };
@@ -628,7 +617,7 @@ mod tests {
     #[test]
     fn an_access_is_cut_to_its_lines() {
         let mut tracker = Tracker::new(8, 8);
-        tracker.begin(1, 0, Some(3));
+        tracker.begin(1, Some(0), Some(3));
         access(&mut tracker, 0, Access { address: 250, size: 10, store: false }, 1);
         let lines = tracker.lines().0;
         let [user] = lines.lines[0].users.as_slice() else { panic!("one user") };
@@ -642,7 +631,7 @@ mod tests {
         for size in [1, 4] {
             let line = u64::MAX >> 6;
             let mut tracker = Tracker::new(6, 8);
-            tracker.begin(line, 0, None);
+            tracker.begin(line, Some(0), None);
             for (slot, store) in [(0, true), (1, false), (0, true), (1, false)] {
                 access(&mut tracker, slot, Access { address: u64::MAX - size + 1, size, store }, 1);
             }
@@ -656,7 +645,7 @@ mod tests {
     fn lines_with_few_misses_make_room() {
         let mut tracker = Tracker::new(6, 4);
         for line in 0..6 {
-            tracker.begin(line, 0, None);
+            tracker.begin(line, Some(0), None);
             for turn in 0..2 * line {
                 access(&mut tracker, (turn % 2) as u32, Access { address: line * 64, size: 8, store: true }, 0);
             }
@@ -669,7 +658,7 @@ mod tests {
     #[test]
     fn many_places_are_told_apart_up_to_a_point() {
         let mut tracker = Tracker::new(6, 4);
-        tracker.begin(0, 0, None);
+        tracker.begin(0, Some(0), None);
         for item in 1..100 {
             access(&mut tracker, 1, Access { address: 0, size: 1, store: false }, item);
         }
@@ -719,7 +708,7 @@ mod tests {
                             }
                         }
                     }
-                    Step::Begin { line, slot } => trackers.iter_mut().for_each(|tracker| tracker.begin(line, slot, None)),
+                    Step::Begin { line, slot } => trackers.iter_mut().for_each(|tracker| tracker.begin(line, Some(slot), None)),
                     Step::Replace { line, site } => {
                         let [old, new] = [site, site + 1].map(Object::Heap).map(|object| {
                             Block { address: line * 64, bytes: 100, object, ..OLD }
