@@ -112,6 +112,9 @@ pub fn read(path: &Path, salvage: bool) -> Result<Profile, Failure> {
     Ok(profile)
 }
 
+/// How the runtime's remark begins that it stopped recording.
+pub const STOPPED: &str = "recording stopped after ";
+
 /// Says so if the stacks of a process end before it did, or if it had more tags than are told apart.
 pub fn remark_on_end(process: &Process) {
     if process.tags.iter().any(|tag| tag == MORE_TAGS) {
@@ -120,7 +123,8 @@ pub fn remark_on_end(process: &Process) {
             process.meta.executable, process.meta.pid
         ));
     }
-    for line in process.log.iter().filter(|line| line.starts_with("truncated: ")) {
+    let ends_early = |line: &&String| ["truncated: ", STOPPED].iter().any(|start| line.starts_with(start));
+    for line in process.log.iter().filter(ends_early) {
         remark(&format!("{} ({}): {line}", process.meta.executable, process.meta.pid));
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     args::{ReportArguments, ReportBy},
     by, counters,
     failure::Failure,
-    input::{self, Loaded},
+    input::{self, Loaded, STOPPED},
     names::short,
     output::{counted, files, number, only_tagged, percent, plural, print, printable, row, word},
     page, patterns, phases, query,
@@ -282,7 +282,9 @@ fn one(process: &ProcessReport) -> String {
     if none && !process.line_sizes.is_empty() && process.end != "replay" {
         let left_out = "-bf-include and -bf-exclude go by functions as they are after inlining";
         let off = "counting was off while it made accesses";
-        fact("why none", format!("what ran made none, {off}, or no function that ran was instrumented: {left_out}"));
+        let any = || format!("what ran made none, {off}, or no function that ran was instrumented: {left_out}");
+        let stopped = process.log.iter().find(|line| line.starts_with(STOPPED)).cloned();
+        fact("why none", stopped.unwrap_or_else(any));
     }
     if process.dropped > 0 {
         fact("dropped", format!("{}: the figures are too low", plural(process.dropped, "access", "accesses")));

@@ -177,8 +177,26 @@ impl Owner {
 #[derive(Debug, Default)]
 struct Slots {
     owners: Vec<Arc<Owner>>,
+    /// When the first thread of each was made, if that is known: later ones have greater numbers.
+    made: Vec<Option<u64>>,
     /// Those whose thread ended.
     free: Vec<u32>,
+}
+
+impl Slots {
+    /// In the order in which their first threads were made.
+    fn in_order(&self) -> Vec<usize> {
+        let mut order: Vec<_> = (0..self.owners.len()).collect();
+        order.sort_by_key(|&slot| self.made[slot]);
+        order
+    }
+
+    /// By slot, its place in that order.
+    fn numbers(&self) -> Vec<u32> {
+        let mut numbers = vec![0; self.owners.len()];
+        (0..).zip(self.in_order()).for_each(|(number, slot)| numbers[slot] = number);
+        numbers
+    }
 }
 
 /// All stacks of one process. Shared by its threads; each slot must be fed by one thread at a time.
@@ -338,6 +356,21 @@ impl Session {
         free.unwrap_or_else(|| self.add_slot(&mut repeating))
     }
 
+    /// When the thread that took this slot was made: those that were made later have greater numbers.
+    pub fn made(&self, slot: u32, thread: u64) {
+        if let Some(mut slots) = self.lock(&self.slots)
+            && let Some(made) = slots.made.get_mut(slot as usize)
+        {
+            made.get_or_insert(thread);
+        }
+    }
+
+    /// By slot, the number that it has in a snapshot.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<u32> {
+        self.lock(&self.slots).map_or_else(Vec::new, |slots| slots.numbers())
+    }
+
     /// The thread on this slot ended.
     pub fn release_slot(&self, slot: u32) {
         if let Some(mut slots) = self.lock(&self.slots) {
@@ -380,6 +413,7 @@ impl Session {
             pipeline.add(Some(slot), &owner);
         }
         slots.owners.push(owner);
+        slots.made.push(None);
         for stacks in self.global.get().into_iter().flat_map(|global| &global.parts) {
             self.lock(stacks).into_iter().for_each(|mut stacks| stacks.be_of(slots.owners.len()));
         }
@@ -635,8 +669,7 @@ impl Session {
     /// Analyses rounds that all slots have done, as far as they need be.
     fn feed_team(&self, repeating: &mut Repeating) {
         let Repeating { team: Some(team), told, .. } = repeating else { return };
-        while let Some(before) = team.is_due() {
-            let last = before + 1 == team::ANALYSED;
+        while let Some(last) = team.is_due() {
             let ready = self.is_quiet(DRAINED) && (!last || self.begin_told(told));
             let mut whole = ready;
             if ready {
@@ -1368,7 +1401,8 @@ impl Session {
     pub fn settle(&self, patience: Duration) -> bool {
         let ended = self.end_repeating_for(patience);
         let mut kept = self.lock(&self.kept).map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default();
-        kept.sort_by_key(|&(slot, ..)| slot);
+        let numbers = self.numbers();
+        kept.sort_by_key(|&(slot, ..)| numbers.get(slot as usize).copied());
         kept.iter().for_each(|(slot, batch, bucket)| self.feed_now(*slot, batch, *bucket));
         let settled = ended.is_some() && self.drain(patience);
         // What is left here after all a snapshot says.
@@ -1399,7 +1433,9 @@ impl Session {
         let answer_all = || self.answer_all(&late);
         // What is not done here stacks will do that are fed on.
         let _ = self.pipeline.get().map_or_else(answer_all, |pipeline| pipeline.if_at_rest(answer_all)?);
-        let Some(owners) = lock_for(&self.slots, patience).map(|slots| slots.owners.clone()) else {
+        let Some((owners, order, numbers)) =
+            lock_for(&self.slots, patience).map(|slots| (slots.owners.clone(), slots.in_order(), slots.numbers()))
+        else {
             snapshot.missing += 1;
             return snapshot;
         };
@@ -1411,14 +1447,19 @@ impl Session {
             if let Some(mut trackers) = lock_for(&self.trackers, patience) {
                 (snapshot.sharing, snapshot.replaced) = trackers.iter_mut().map(Tracker::lines).unzip();
             }
+            for line in snapshot.sharing.iter_mut().flat_map(|lines| &mut lines.lines) {
+                let number = |slot: u32| numbers.get(slot as usize).copied().unwrap_or(slot);
+                line.users.iter_mut().for_each(|user| user.slot = number(user.slot));
+                line.users.sort_by_key(|user| user.slot);
+            }
         }
         if let [only] = owners.as_slice() {
             snapshot.missing += u32::from(!self.absorb(only, past(patience)));
         }
         let at_hand = self.pass_all_on(past(patience));
         let mut within: Vec<_> = self.config.line_sizes.iter().map(|_| None).collect();
-        for (slot, owner) in (0..).zip(&owners) {
-            let used = snapshot.add_owner(bf_profile::Owner::Slot(slot), owner, &mut within, patience);
+        for (number, &slot) in (0..).zip(&order) {
+            let used = snapshot.add_owner(bf_profile::Owner::Slot(number), &owners[slot], &mut within, patience);
             snapshot.threads += u32::from(used);
         }
         match self.global.get() {
@@ -2003,6 +2044,29 @@ mod tests {
         assert_eq!(snapshot(&[(1, 2), (2, 2), (0, 1), (1, 1), (0, 2)]), one);
         assert_ne!(snapshot(&[(0, 2), (0, 1), (1, 1), (1, 2), (2, 2)]), one);
         assert_eq!(one.accesses, 5);
+    }
+
+    #[test]
+    fn slots_have_numbers_in_the_order_in_which_their_threads_were_made() {
+        let snapshot = |made: [u64; 3]| {
+            let session = Session::new(Config { order: Order::Slots, ..Config::default() });
+            let slots = made.map(|thread| (thread, session.take_slot()));
+            for (thread, slot) in slots {
+                session.made(slot, thread);
+                let lines = (0..=thread).chain([0]);
+                let mut batch = Batch::new();
+                lines.for_each(|line| batch.access(line * 64, 8, line == thread));
+                session.hand_over(slot, &mut batch, Bucket::FIRST);
+            }
+            assert!(session.settle(PATIENCE));
+            session.snapshot(PATIENCE)
+        };
+        let in_order = snapshot([5, 7, 9]);
+        assert_eq!(cold(&in_order).into_iter().map(|(_, cold)| cold).collect::<Vec<_>>(), [5, 7, 9, 7]);
+        assert!(in_order.sharing[0].lines.iter().any(|line| line.users.len() == 3));
+        for other in [[9, 5, 7], [7, 9, 5], [9, 7, 5]] {
+            assert_eq!(snapshot(other), in_order);
+        }
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! Each thread's records repeat; how those of different threads follow each other differs from round to round, by chance. What
 //! is free there, as far as the program is concerned, is taken as it was in one round: that is recorded, with the order in which
 //! its pieces came. What comes then is only compared, thread by thread. Whenever all threads have done a whole round it is
-//! analysed in that order, three times. From the second of those on each reference finds the lines that the round uses where it
-//! will always find them, and what lies below them has settled after that: so the third counts for all that follow.
+//! analysed in that order, until it was three times: when it was recorded counts, if nothing else came between. From the second of those
+//! on each reference finds the lines that the round uses where it will always find them, and what lies below them has settled after
+//! that: so the third counts for all that follow.
 //!
 //! That is so because the top of a private stack, what was referenced or taken away since the round began, does not depend on
 //! what is below: a reference removes the newest hole, and one that finds its line deeper puts the hole there. Lines that only
@@ -24,13 +25,13 @@
 //! analysed after all, in the same order, or as it came if not all have done a round, before what comes then.
 
 use crate::Batch;
-use crate::anchors::{Seek, Seeker};
+use crate::anchors::{Length, Seek, Seeker};
 use crate::batch::Place;
 use crate::rounds::{Along, Like, Past, Round};
 use bf_stack::Bucket;
 
-/// Rounds that are analysed once one was recorded; the last of them counts again.
-pub(crate) const ANALYSED: u64 = 3;
+/// So often a round is analysed in the order that was recorded; the last time counts again.
+const ANALYSED: u64 = 3;
 /// The shortest round has so many times fewer accesses than a long one: what it takes to find it again counts.
 const SHORTER: u64 = 8;
 /// Rounds that are recorded, at most, where one does not tell whether those of different threads are of one length.
@@ -81,7 +82,9 @@ pub(crate) struct Team {
     came: Vec<(u32, usize)>,
     /// How many of each are recorded, if not one.
     rounds: usize,
-    /// How often it was analysed since, and whether it is known what the last of those counted.
+    /// How often it was analysed before, in its order: when it was recorded, or not; how often since, and whether it is known what the
+    /// last of those counted.
+    before: u64,
     analysed: u64,
     counts: bool,
 }
@@ -241,11 +244,15 @@ impl Team {
         self.state = State::Comparing;
         let more = |member: &Member| member.round.words() - member.length;
         let mut more: Vec<_> = self.members.iter().map(more).collect();
+        let (mut began, mut is_whole) = (false, true);
         for (slot, words) in &mut self.pieces {
             let gone = more[*slot as usize].min(*words);
             more[*slot as usize] -= gone;
             *words -= gone;
+            is_whole &= gone == 0 || !began;
+            began |= *words > 0;
         }
+        self.before = is_whole.into();
         self.pieces.retain(|piece| piece.1 > 0);
         let mut all = true;
         for member in &mut self.members {
@@ -316,12 +323,13 @@ impl Team {
 
     /// Rounds of all of them that are only counted again.
     fn counted(&self) -> u64 {
-        if self.counts { self.done() - ANALYSED } else { 0 }
+        if self.counts { self.done() - self.analysed } else { 0 }
     }
 
-    /// Whether a round is to be analysed now ([`Team::for_each_batch`]); how many were.
-    pub(crate) fn is_due(&self) -> Option<u64> {
-        (self.analysed < self.done().min(ANALYSED)).then_some(self.analysed)
+    /// Whether a round is to be analysed now ([`Team::for_each_batch`]); whether that is the last one.
+    pub(crate) fn is_due(&self) -> Option<bool> {
+        let needed = ANALYSED - self.before;
+        (self.analysed < self.done().min(needed)).then_some(self.analysed + 1 == needed)
     }
 
     /// One was; whether what it counted counts again for all that follow.
@@ -369,7 +377,7 @@ impl Team {
             (std::mem::take(&mut member.round), std::mem::take(&mut member.same) - (analysed + times) * length)
         };
         let members = self.members.iter_mut().map(left).collect();
-        (self.analysed, self.counts, self.rounds) = (0, false, 0);
+        (self.before, self.analysed, self.counts, self.rounds) = (0, 0, false, 0);
         Left { times, members, pieces }
     }
 
@@ -399,15 +407,24 @@ impl Team {
             self.begin(lengths);
             return;
         }
-        // Words, and accesses of all slots meanwhile.
-        let of = |member: &Member| {
-            let one = member.seeker.sure()?;
-            Some((one.words, member.seeker.meanwhile(&one, self.clock)?))
-        };
-        if of(&self.members[slot]).is_none() {
+        let sure: Vec<_> = self.members.iter().map(|member| member.seeker.sure()).collect();
+        if sure[slot].is_none() {
             return;
         }
-        let all: Vec<_> = self.members.iter().map(of).collect();
+        // How much others did meanwhile is chance where they wait for each other. Threads that do as much do it as often.
+        let most = sure.iter().flatten().map(|one| one.words).max().unwrap_or_default();
+        let alike = |words: u64| self.wrong == 0 && words.abs_diff(most) <= most / ALIKE;
+        let all_alike = sure.iter().flatten().all(|one| alike(one.words));
+        // Words, and accesses of all slots meanwhile.
+        let of = |(member, one): (&Member, &Option<Length>)| {
+            let one = one.as_ref()?;
+            let meanwhile = member.seeker.meanwhile(one, self.clock);
+            Some((one.words, meanwhile.or(Some(one.accesses).filter(|_| all_alike))?))
+        };
+        let all: Vec<_> = self.members.iter().zip(&sure).map(of).collect();
+        if all[slot].is_none() {
+            return;
+        }
         let (usual, accesses) = all.iter().flatten().copied().max_by_key(|one| one.1).unwrap_or_default();
         let accesses = accesses.max(1);
         let times = (self.seek.long / SHORTER).max(1).div_ceil(accesses);
@@ -423,7 +440,6 @@ impl Team {
             };
             let own = own.max(1);
             let mut each = (accesses + own / 2) / own;
-            // How much others did meanwhile is chance where they wait for each other. Threads that do as much do it as often.
             if self.wrong == 0 && words.abs_diff(usual) <= usual / ALIKE {
                 each = 1;
             } else if each > MOST_TIMES || (each * own).abs_diff(accesses) > own / 3 {
@@ -571,9 +587,9 @@ mod tests {
                     all.push((*slot, batch.clone(), *bucket));
                 }
             }
-            while let Some(before) = team.is_due() {
+            while let Some(last) = team.is_due() {
                 team.for_each_batch(|slot, batch, bucket| all.push((slot, batch.clone(), bucket)));
-                team.analysed(before + 1 == ANALYSED);
+                team.analysed(last);
             }
         }
         end(&mut team, &mut all);
@@ -687,7 +703,7 @@ mod tests {
             assert_eq!(Snapshot { again: 0, ..snapshot }, says(None, &all, 3, false));
             counted
         });
-        assert_eq!(counted, [13, 14, 15]);
+        assert_eq!(counted, [15, 16, 16]);
     }
 
     #[test]

@@ -129,22 +129,27 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Of the counts of a level; `all` references reach the first one. How many reach this one is itself uncertain, and
-    /// bounds no interval.
+    /// Of the counts of a level, which are of a sample; `all` references reach the first one. How many reach this one is itself
+    /// uncertain, and bounds no interval. Each holds the figure that is said.
     #[must_use]
-    pub fn new(sample: &Sample, all: u64) -> Self {
-        let misses = sample.interval(all, |counts| counts.total().value);
+    pub fn new(counts: &Counts, sample: &Sample, all: u64) -> Self {
+        let [loads, stores] = counts.references.map(|count| count.min(all));
+        let of = |most: u64, figure: fn(&Counts) -> u64| {
+            let (Interval { low, high }, said) = (sample.interval(most, figure), figure(counts));
+            Interval { low: low.min(said), high: high.max(said) }
+        };
+        let misses = of(all, |counts| counts.total().value);
         let ratio = |count: u64| count as f64 / all as f64;
         Self {
             rate: 0.5_f64.powi(sample.rate_bits as i32),
             groups: sample.groups.len(),
             confidence: CONFIDENCE,
             misses,
-            load_misses: sample.interval(all, |counts| counts.misses[0].value),
-            store_misses: sample.interval(all, |counts| counts.misses[1].value),
-            cold: sample.interval(all, |counts| counts.cold),
-            writebacks: sample.interval(u64::MAX, |counts| counts.writebacks.value),
-            resident_dirty: sample.interval(u64::MAX, |counts| counts.resident_dirty),
+            load_misses: of(loads, |counts| counts.misses[0].value),
+            store_misses: of(stores, |counts| counts.misses[1].value),
+            cold: of(all, |counts| counts.cold),
+            writebacks: of(stores, |counts| counts.writebacks.value),
+            resident_dirty: of(stores, |counts| counts.resident_dirty),
             global_miss_ratio: (all > 0).then(|| Ratios { low: ratio(misses.low), high: ratio(misses.high) }),
         }
     }
@@ -243,6 +248,8 @@ fn estimate(references: [u64; 2], sample: Sample) -> Counts {
         let known = sample.groups.iter().all(|counts| figure(counts).is_some());
         known.then(|| sample.estimate(|counts| figure(counts).unwrap_or(0)))
     };
+    // Each line that is or was dirty took a store.
+    let writebacks = sample.estimate(|counts| counts.writebacks.value).min(stores);
     // Where a stretched distance lies within its own width is no more uncertain than the distance itself.
     let hashed = sample.groups.iter().map(|counts| counts.model).max();
     Counts {
@@ -252,8 +259,8 @@ fn estimate(references: [u64; 2], sample: Sample) -> Counts {
         cold,
         capacity: split(|counts| counts.capacity).map(|capacity| capacity.min(all - cold)),
         hits_beyond_full: split(|counts| counts.hits_beyond_full),
-        writebacks: Figure::exactly(sample.estimate(|counts| counts.writebacks.value)),
-        resident_dirty: sample.estimate(|counts| counts.resident_dirty),
+        writebacks: Figure::exactly(writebacks),
+        resident_dirty: sample.estimate(|counts| counts.resident_dirty).min(stores - writebacks),
         lost: 0,
         sharing: None,
         sample: Some(sample),

@@ -129,6 +129,27 @@ fn all_misses_and_their_interval_are_one_estimate() {
     }
 }
 
+/// Each line is new, so all miss: the sample says how many are loads and stores, and that is known.
+#[test]
+fn intervals_hold_the_estimates_and_end_where_references_do() {
+    for seed in 0..8 {
+        let is_store = |line: u64| (line + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ seed << 40) >> 32 & 3 == 0;
+        let trace: Trace = (0..20_000).map(|line| (0, line, is_store(line))).collect();
+        let stores = trace.iter().filter(|access| access.2).count() as u64;
+        let level = ask(&profile(&trace, Sample::one_in(5)), &["2M:16"], &[]).unwrap().levels.remove(0);
+        let sampled = level.sampled.unwrap();
+        for (estimate, Interval { low, high }, most) in [
+            (level.load_misses, sampled.load_misses, 20_000 - stores),
+            (level.store_misses, sampled.store_misses, stores),
+            (level.writebacks.unwrap(), sampled.writebacks, stores),
+            (level.resident_dirty.unwrap(), sampled.resident_dirty, stores),
+        ] {
+            assert!(low <= estimate && estimate <= high && high <= most, "{low} {estimate} {high} {most}");
+        }
+        assert!(level.writebacks.unwrap() + level.resident_dirty.unwrap() <= stores);
+    }
+}
+
 #[test]
 fn what_a_sample_does_not_tell_is_refused_with_the_mend() {
     let sampled = profile(&mixed(1000), Sample::one_in(4));

@@ -357,7 +357,7 @@ fn bins(pairs: &[(u64, u64)]) -> Vec<Bin> {
     counts.into_iter().map(|((lo, hi), count)| Bin { lo, hi, count }).collect()
 }
 
-/// The trace of [`tiny`]'s accesses, with every kind of record.
+/// The trace of [`tiny`]'s accesses, with every kind of record but the latest.
 pub(crate) fn tiny_trace() -> Vec<u8> {
     let Process { mut meta, machine, .. } = tiny().processes.remove(0);
     (meta.elapsed_ns, meta.threads, meta.accesses) = (0, 0, 0);

@@ -224,6 +224,37 @@ pub unsafe fn spawn(work: unsafe extern "C" fn(*mut c_void) -> c_int, argument: 
     if number < 0 { Err(-number as c_int) } else { Ok(()) }
 }
 
+/// Runs `work` with open files of its own, one fewer than the process has: for where that may open no more. In a child that shares the
+/// memory, while the calling thread waits. Whether that could be done.
+pub fn with_a_file_fewer<F: FnMut()>(mut work: F) -> bool {
+    unsafe extern "C" fn run<F: FnMut()>(work: *mut c_void) -> c_int {
+        // SAFETY:
+        // - the table of files is the child's alone
+        // - what is passed below, whose owner waits
+        unsafe {
+            libc::syscall(libc::SYS_close, 0);
+            (*work.cast::<F>())();
+        }
+        0
+    }
+    let (stack, flags) = (Stack::new(), libc::CLONE_VM | libc::CLONE_VFORK);
+    if stack.top().is_null() {
+        return false;
+    }
+    let work = (&raw mut work).cast();
+    // SAFETY:
+    // - the stack is the child's alone, and the thread-local variables are until it ends, since this thread waits
+    let child = unsafe { bf_rt_clone(flags as c_ulong, stack.top(), ptr::null_mut(), run::<F>, work) };
+    let wait = || {
+        let (status, usage) = (ptr::null_mut::<c_int>(), ptr::null_mut::<libc::rusage>());
+        // SAFETY:
+        // - nothing is asked for but that it ended
+        unsafe { libc::syscall(libc::SYS_wait4, child, status, libc::__WCLONE, usage) }
+    };
+    while child > 0 && wait() == -1 && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted {}
+    child > 0
+}
+
 /// What a new thread does first: leaves the program's open files and working directory alone, and runs where the process
 /// was first allowed to run, whatever the thread that made it was bound to. Whether it has open files of its own: Linux
 /// before 5.9 leaves it the program's.

@@ -20,7 +20,7 @@
 use crate::heap::{self, Heap};
 use crate::system::{self, PAGE};
 use crate::tls::Cursor;
-use crate::{log, process};
+use crate::{log, process, thread};
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -185,9 +185,9 @@ pub fn leave() {
     }
 }
 
-/// Does what an entry of the runtime does; `None` if there was not the memory for it, or this is a process that does not
-/// record ([`process::elsewhere`]). Nothing that has to be undone may
-/// be handed to `work`.
+/// Does what an entry of the runtime does; `None` if there was not the memory for it, if this is a process that does not
+/// record ([`process::elsewhere`]), or if the thread is in the runtime already: it called a function that the program has of its own in
+/// the place of the C library's. Nothing that has to be undone may be handed to `work`.
 pub fn run<R>(work: impl FnOnce() -> R) -> Option<R> {
     struct Job<F, R> {
         work: MaybeUninit<F>,
@@ -204,18 +204,18 @@ pub fn run<R>(work: impl FnOnce() -> R) -> Option<R> {
     fn caller<F: FnOnce() -> R, R>(_: &F) -> unsafe extern "C" fn(*mut c_void) {
         call::<F, R>
     }
-    if process::elsewhere() {
+    if inside() || process::elsewhere() {
         return None;
     }
     let call = caller(&work);
     let mut job = Job { work: MaybeUninit::new(work), result: MaybeUninit::<R>::uninit() };
-    let frame = Cursor::mine();
-    let frame = frame.frame();
-    let outer = frame.load(Ordering::Relaxed);
+    let cursor = Cursor::mine();
+    let frame = cursor.frame();
     // SAFETY:
     // - `call` takes what `job` is; the frame's word is this thread's own
     let left = unsafe { bf_rt_guarded(call, (&raw mut job).cast(), frame.as_ptr()) };
-    frame.store(outer, Ordering::Relaxed);
+    frame.store(0, Ordering::Relaxed);
+    thread::come_back(cursor);
     // SAFETY:
     // - `call` returned, so it wrote the result
     (left == 0).then(|| unsafe { job.result.assume_init() })

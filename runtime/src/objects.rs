@@ -94,13 +94,13 @@ unsafe extern "C" {
 /// Names what lies at the lines, as far as that is known. `replaced`: of each the blocks that lay there, where others do now.
 pub fn name(sharing: &mut [SharedLines], replaced: &[Vec<Vec<Block>>], session: &Session) {
     symbols::name(sharing);
-    let places = modules::places();
+    let (places, numbers) = (modules::places(), session.numbers());
     for (lines, replaced) in sharing.iter_mut().zip(replaced) {
         let line_bytes = u64::from(lines.line_bytes);
         for (line, replaced) in lines.lines.iter_mut().zip(replaced).filter(|(line, _)| line.object.is_none()) {
             let found = session.objects(PATIENCE, |objects| at(line, line_bytes, replaced, objects));
             line.object = symbols::together(found.into_iter().flatten().filter_map(|(object, address, bytes)| {
-                let (kind, name) = described(object, &places)?;
+                let (kind, name) = described(object, &places, &numbers)?;
                 Some(SharedObject { kind, name, address, bytes })
             }));
         }
@@ -129,8 +129,8 @@ fn at(line: &SharedLine, line_bytes: u64, replaced: &[Block], objects: &Objects)
     all
 }
 
-/// Kind and name of an object; `None`: unknown.
-fn described(object: Kind, places: &Places) -> Option<(ObjectKind, String)> {
+/// Kind and name of an object; `None`: unknown. `numbers`: of threads, by slot.
+fn described(object: Kind, places: &Places, numbers: &[u32]) -> Option<(ObjectKind, String)> {
     Some(match object {
         Kind::Unknown => return None,
         Kind::Heap(site) => (ObjectKind::Heap, allocated_at(site, places)),
@@ -138,7 +138,7 @@ fn described(object: Kind, places: &Places) -> Option<(ObjectKind, String)> {
             let name = lock(&GLOBALS).variables.get(number as usize).map(|variable| variable.name.clone());
             (ObjectKind::Global, name.unwrap_or_default())
         }
-        Kind::Stack(slot) => (ObjectKind::Stack, format!("stack of thread {slot}")),
+        Kind::Stack(slot) => (ObjectKind::Stack, format!("stack of thread {}", numbers.get(slot as usize)?)),
     })
 }
 
@@ -165,6 +165,7 @@ pub fn tables(recorder: &Recorder, places: &mut Places, found: &[Found]) -> (bf_
     let Some((attributed, allocations, crowded)) = known else { return Default::default() };
     let mut tables = bf_profile::Objects { crowded, ..bf_profile::Objects::default() };
     let (mut numbers, mut paths) = (BTreeMap::new(), Vec::new());
+    let thread_numbers = session.numbers();
     let items = std::mem::take(&mut places.items);
     for Attributed { place, object, path } in attributed {
         let item = items.get(usize::from(place.0)).copied().unwrap_or_default();
@@ -173,7 +174,7 @@ pub fn tables(recorder: &Recorder, places: &mut Places, found: &[Found]) -> (bf_
         let item = if place == Number::NONE { somewhere(path, places, found) } else { item };
         places.items.push(item);
         paths.push(path);
-        let number = described(object, places).map(|(kind, name)| {
+        let number = described(object, places, &thread_numbers).map(|(kind, name)| {
             *numbers.entry(object).or_insert_with(|| {
                 tables.objects.push(named(object, kind, name, &allocations));
                 tables.objects.len() as u32 - 1

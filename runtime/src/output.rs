@@ -4,7 +4,7 @@ use crate::process::{self, Identity, PATIENCE, lock, lock_for};
 use crate::recording::Extent;
 use crate::stack::{self, Stack};
 use crate::thread::{self, add_calls};
-use crate::{calipers, counters, log, memory, modules, objects, paths, quiet, slots, topology};
+use crate::{bare, calipers, counters, log, memory, modules, objects, paths, quiet, slots, topology};
 use bf_collect::{Batch, Bucket, Config, Snapshot};
 use bf_profile::trace::{Access, Event, Header, Writer};
 use bf_profile::{Callee, Counters, EndReason, Meta, Patterns, Places, Process, Profile};
@@ -195,10 +195,14 @@ fn save(path: &Path, profile: &Profile) -> Result<(), bf_profile::Error> {
     let bytes = bytes(profile)?;
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(&bytes)?;
+    let write = || {
+        File::create(&temporary)?.write_all(&bytes)?;
         fs::rename(&temporary, path)
-    });
+    };
+    let mut written = write();
+    if written.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EMFILE)) {
+        bare::with_a_file_fewer(|| written = write());
+    }
     if written.is_err() {
         // It may not exist.
         let _ = fs::remove_file(&temporary);
@@ -243,6 +247,9 @@ pub fn rank() -> Option<u32> {
 fn command() -> Vec<String> {
     let line = fs::read("/proc/self/cmdline").unwrap_or_default();
     let line = line.strip_suffix(b"\0").unwrap_or(&line);
+    let words = line.iter().rposition(|byte| !b" \0".contains(byte)).map_or(0, |last| last + 1);
+    // A program that writes a title there fills it up.
+    let line = if matches!(line, [.., b' '] | [.., 0, 0]) { &line[..words] } else { line };
     line.split(|&byte| byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()
 }
 
@@ -308,9 +315,10 @@ impl Trace {
         }
     }
 
-    /// A thread took this slot.
-    pub fn taken(&mut self, slot: u32) {
+    /// A thread took this slot, which was made when that number says.
+    pub fn taken(&mut self, slot: u32, thread: u64) {
         self.write(|writer| writer.event(&Event::SlotTaken { slot }));
+        self.write(|writer| writer.event(&Event::SlotMade { slot, thread }));
     }
 
     /// The thread on this slot ended.

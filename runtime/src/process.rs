@@ -59,9 +59,17 @@ impl Recorder {
         &self.session
     }
 
-    /// A place for a new thread.
+    /// A place for the calling thread. Those that were made later have greater numbers of the system.
     pub fn take_slot(&self) -> u32 {
-        self.traced(|| self.session.take_slot(), |trace, &slot| trace.taken(slot))
+        // SAFETY:
+        // - no preconditions
+        let thread = unsafe { libc::syscall(libc::SYS_gettid) } as u64;
+        let take = || {
+            let slot = self.session.take_slot();
+            self.session.made(slot, thread);
+            slot
+        };
+        self.traced(take, |trace, &slot| trace.taken(slot, thread))
     }
 
     /// The thread on this slot ended.

@@ -18,18 +18,22 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 use std::sync::MutexGuard;
-use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicUsize, fence};
 use std::time::Duration;
 
 /// One thread of the program; kept for another when it ended.
 pub struct Thread {
     inner: Fair<Recording>,
-    pace: Pace,
+    /// Of what it releases, which may be for nobody, and of locks that others had.
+    released: Pace,
+    taken: Pace,
     /// Where its flushes run.
     stack: Stack,
     /// The alternate signal stack it has from us if it brought none.
     signal_stack: Stack,
+    /// Where it records, and up to where, while it is in the runtime and code of the program runs there: what that does is for nobody.
+    kept: [AtomicUsize; 2],
     /// The outermost of its handlers that are not recorded, see [`Frame::packed`]; 0 if there is none.
     aside: AtomicUsize,
     /// The bit that stands for it, and for others, where locks are shared.
@@ -43,9 +47,11 @@ impl Thread {
         if stack.top().is_null() {
             memory::exhausted();
         }
-        let (inner, pace) = (Fair::new(Recording::new()), Pace::new());
+        let inner = Fair::new(Recording::new());
+        let [released, taken] = [Pace::new(), Pace::new()];
         let (signal_stack, aside, mark) = (Stack::new(), AtomicUsize::new(0), 1 << (number % u64::BITS as usize));
-        Box::leak(Box::new(Self { inner, pace, stack, signal_stack, aside, mark }))
+        let kept = Default::default();
+        Box::leak(Box::new(Self { inner, released, taken, stack, signal_stack, kept, aside, mark }))
     }
 
     /// The record of the calling thread, if it has one.
@@ -333,7 +339,8 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
             start
         })
     };
-    thread.pace.stood(clock::now() - begin);
+    let stood = clock::now() - begin;
+    [&thread.released, &thread.taken].into_iter().for_each(|pace| pace.stood(stood));
     Some(start)
 }
 
@@ -365,9 +372,39 @@ fn counted(cursor: Cursor) -> Option<*mut u64> {
 
 /// The buffer that nobody reads.
 fn discard(cursor: Cursor) -> *mut u64 {
+    if memory::inside()
+        && let Some(thread) = Thread::of(cursor)
+        && kept(cursor).is_none()
+    {
+        let [position, limit] = &thread.kept;
+        limit.store(cursor.limit() as usize, Relaxed);
+        position.store(cursor.position() as usize, Release);
+    }
     let (start, limit) = buffer::scratch();
-    cursor.set(start, limit);
+    cursor.divert(start, limit);
     start
+}
+
+/// Where a thread records, and up to where, if it is in the runtime and code of the program ran there.
+pub fn kept(cursor: Cursor) -> Option<[*mut u64; 2]> {
+    let kept = Thread::of(cursor)?.kept.each_ref().map(|kept| kept.load(Acquire) as *mut u64);
+    (!kept[0].is_null()).then_some(kept)
+}
+
+/// It records elsewhere, or nothing was kept.
+pub fn forget_kept(cursor: Cursor) {
+    Thread::of(cursor).into_iter().for_each(|thread| thread.kept[0].store(0, Release));
+}
+
+/// It leaves the runtime: what comes now is not what code of the program did there.
+pub fn come_back(cursor: Cursor) {
+    let (start, limit) = buffer::scratch();
+    if (start..=limit).contains(&cursor.next()) {
+        let [position, limit] = kept(cursor).unwrap_or([ptr::null_mut(); 2]);
+        cursor.set(position, limit);
+    } else {
+        forget_kept(cursor);
+    }
 }
 
 /// Handlers that begin and may want a lock.
@@ -542,7 +579,7 @@ pub fn sync() {
 /// The same, unless it does so every other moment.
 pub fn release() {
     if let Some(thread) = Thread::recording(Cursor::mine()) {
-        let _ = at_pace(thread, drain_mine);
+        let _ = at_pace(&thread.released, &thread.taken, drain_mine);
     }
 }
 
@@ -551,18 +588,24 @@ pub fn release() {
 pub fn lock(lock: usize, hold: Hold) {
     if let Some(thread) = Thread::recording(Cursor::mine())
         && !locks::is_known(lock, hold, thread)
-        && !at_pace(thread, || locks::take(lock, hold, thread))
+        && !at_pace(&thread.taken, &thread.released, || locks::take(lock, hold, thread))
     {
         locks::leave(lock, hold, thread);
     }
 }
 
-/// Whether that was done.
-fn at_pace(thread: &Thread, work: impl FnOnce()) -> bool {
-    let counts = is_to_sync() && thread.pace.counts(clock::now());
+/// Whether that was done. The thread stands still meanwhile, as far as the other pace is concerned.
+fn at_pace(pace: &Pace, other: &Pace, work: impl FnOnce()) -> bool {
+    if !is_to_sync() {
+        return false;
+    }
+    let begin = clock::now();
+    let counts = pace.counts(begin);
     if counts {
         quietly(work);
-        thread.pace.goes_on(clock::now());
+        let end = clock::now();
+        pace.goes_on(end);
+        other.stood(end - begin);
     }
     counts
 }

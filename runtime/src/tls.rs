@@ -1,5 +1,6 @@
 //! This thread's recording state, as instrumented code sees it.
 
+use crate::thread;
 use bf_abi::Tls;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,16 +52,27 @@ impl Cursor {
 
     /// Where the thread's next segment goes.
     pub fn position(&self) -> *mut u64 {
+        thread::kept(*self).map_or_else(|| self.next(), |[position, _]| position)
+    }
+
+    /// The same, or where one goes that the runtime itself caused.
+    pub fn next(&self) -> *mut u64 {
         self.field(0).load(Ordering::Acquire) as *mut u64
     }
 
     /// One past the buffer.
     pub fn limit(&self) -> *mut u64 {
-        self.field(1).load(Ordering::Relaxed) as *mut u64
+        thread::kept(*self).map_or_else(|| self.field(1).load(Ordering::Relaxed) as *mut u64, |[_, limit]| limit)
     }
 
     /// Gives the thread, which must be the calling one, another place to record.
     pub fn set(&self, position: *mut u64, limit: *mut u64) {
+        self.divert(position, limit);
+        thread::forget_kept(*self);
+    }
+
+    /// The same, and what is kept of where it records stays.
+    pub fn divert(&self, position: *mut u64, limit: *mut u64) {
         self.field(1).store(limit as u64, Ordering::Relaxed);
         self.field(0).store(position as u64, Ordering::Release);
     }

@@ -93,6 +93,11 @@ fn a_killed_process_leaves_its_last_checkpoint() {
 }
 
 #[test]
+fn a_program_may_write_a_title_over_its_command() {
+    assert_eq!(run(&["title", "a word"], &[]).only().meta.command, ["lives: idle"]);
+}
+
+#[test]
 fn what_is_known_about_the_run() {
     let run = run(&["exit", "two words"], &[("PMIX_RANK", "5")]);
     let process = run.only();

@@ -79,6 +79,13 @@ fn no_file_may_grow() {
 }
 
 #[test]
+fn no_more_files_may_be_opened() {
+    let run = limited("ulimit -n 20", "open-files");
+    assert_eq!((run.code(), run.stderr.as_str(), run.files().len()), (4, "", 1));
+    assert_eq!(loads_and_end(&run.profile(&run.files()[0])), (10, EndReason::Exit));
+}
+
+#[test]
 fn a_pipe_whose_reader_has_gone() {
     // The reader opens the pipe for the trace, takes a few bytes and goes.
     let before = "mkfifo pipe; head -c 1 pipe >/dev/null & export BF_TRACE=pipe";

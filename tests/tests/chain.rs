@@ -460,6 +460,78 @@ fn threads_go_on_without_address_space() {
     }
 }
 
+/// The runtime calls some of them, and what they do then is not what the program does.
+#[test]
+fn functions_of_the_program_in_the_place_of_the_librarys() {
+    let sandbox = Sandbox::new();
+    let source = "#define _GNU_SOURCE
+        #include <stdio.h>
+        #include <string.h>
+        #include <sys/syscall.h>
+        #include <time.h>
+        #include <unistd.h>
+        static long calls[8];
+        static char heap[1 << 24], table[1 << 16];
+        static size_t top;
+        extern char **environ;
+        char *getenv(const char *name) {
+            for (char **each = environ; *each; each++) {
+                const char *a = *each, *b = name;
+                while (*b && *a == *b) a++, b++;
+                if (!*b && *a == '=') return (char *)a + 1;
+            }
+            return 0;
+        }
+        int clock_gettime(clockid_t clock, struct timespec *time) {
+            calls[1]++;
+            return syscall(SYS_clock_gettime, clock, time);
+        }
+        pid_t getpid(void) { return calls[2]++, syscall(SYS_getpid); }
+        ssize_t readlink(const char *path, char *to, size_t size) {
+            return calls[3]++, syscall(SYS_readlinkat, -100, path, to, size);
+        }
+        size_t strlen(const char *text) {
+            size_t length = 0;
+            while (text[length]) length++;
+            return length;
+        }
+        void *malloc(size_t size) {
+            char *block = heap + top;
+            top += (size + 31) & ~15ul;
+            *(size_t *)block = size;
+            return block + 16;
+        }
+        void free(void *block) { calls[4]++; }
+        void *calloc(size_t number, size_t size) { return malloc(number * size); }
+        void *realloc(void *from, size_t size) {
+            void *to = malloc(size);
+            return from ? memcpy(to, from, size) : to;
+        }
+        int main(void) {
+            long sum = 0;
+            for (int round = 0; round < 40; round++)
+                for (int i = 0; i < 65536; i++) sum += table[i * 7919 & 65535] += i;
+            printf(\"%s %ld\\n\", getenv(\"ANSWER\"), sum);
+            return 3;
+        }";
+    let references = 2 * 40 * 65536;
+    for flags in [&[][..], &["-static"]] {
+        sandbox.c(source, &[&["-O1", "-fno-builtin", "-w"], flags].concat());
+        for threads in ["0", "1"] {
+            let mut program = sandbox.command("timeout");
+            program.args(["-s", "KILL", "60", "./a.out"]).env("ANSWER", "42").env("BF_THREADS", threads);
+            let said = output(program.env("BF_PROFILE", "own.bfp"));
+            assert_eq!(said.status.code(), Some(3), "{flags:?} {said:?}");
+            assert!(text(&said.stdout).starts_with("42 "), "{said:?}");
+            let [loads, stores] = all(&read(&sandbox.file("own.bfp")), 64).references;
+            assert!(
+                (references..references + 20_000).contains(&(loads + stores)),
+                "{flags:?} {threads}: {loads} {stores}"
+            );
+        }
+    }
+}
+
 /// The C library takes its allocator's lock when it forks, and a handler may have interrupted who holds that.
 #[test]
 fn a_fork_does_not_wait_for_a_handler_in_the_allocator() {

@@ -226,3 +226,79 @@ fn what_the_standard_library_does_is_named_by_the_program_s_line() {
         assert!(place["file"].as_str().unwrap().ends_with("hits.cpp") && place["line"] == 9, "{place}");
     }
 }
+
+/// Two threads that take turns, and store to volatile memory of their own again and again: that releases something, too, for nobody.
+#[test]
+fn a_semaphore_hands_over_what_was_done_before() {
+    let sandbox = Sandbox::new();
+    let source = "#include <pthread.h>
+        #include <semaphore.h>
+        static sem_t turns[2];
+        static long shared[64 * 8] __attribute__((aligned(64)));
+        static volatile long own[2][64] __attribute__((aligned(64)));
+        static void *work(void *number) {
+            long mine = (long)number;
+            for (int turn = 0; turn < 200; turn++) {
+                sem_wait(&turns[mine]);
+                for (int i = 0; i < 600; i++) own[mine][i & 63] = i;
+                for (int i = 0; i < 64; i++) shared[8 * i]++;
+                sem_post(&turns[1 - mine]);
+            }
+            return 0;
+        }
+        int main(void) {
+            pthread_t other;
+            sem_init(&turns[0], 0, 1);
+            sem_init(&turns[1], 0, 0);
+            pthread_create(&other, 0, work, (void *)1);
+            work(0);
+            return pthread_join(other, 0);
+        }";
+    sandbox.c(source, &["-O1", "-pthread"]);
+    let _ = succeed(sandbox.command("./a.out").env("BF_PROFILE", "a.bfp"));
+    let answer = sandbox.bf(&["query", "a.bfp", "--cache", "L1=64K:full"]);
+    assert_eq!(answer["levels"][0]["invalidations_received"], 64 * 399);
+}
+
+/// The one that was made last makes its first access first.
+#[test]
+fn threads_are_numbered_as_they_were_made() {
+    let sandbox = Sandbox::new();
+    let source = "#include <pthread.h>
+        #include <semaphore.h>
+        static sem_t turns[5];
+        static pthread_barrier_t all;
+        static long lines[4096 * 8];
+        static void *work(void *number) {
+            long mine = (long)number;
+            sem_wait(&turns[mine]);
+            for (long i = 0; i < 1000 * mine; i++) lines[8 * i] = mine;
+            sem_post(&turns[mine - 1]);
+            pthread_barrier_wait(&all);
+            return 0;
+        }
+        int main(void) {
+            pthread_t others[5];
+            for (long i = 0; i < 5; i++) sem_init(&turns[i], 0, i == 4);
+            pthread_barrier_init(&all, 0, 5);
+            for (long i = 1; i < 5; i++) pthread_create(&others[i], 0, work, (void *)i);
+            pthread_barrier_wait(&all);
+            for (long i = 1; i < 5; i++) pthread_join(others[i], 0);
+            return 0;
+        }";
+    sandbox.c(source, &["-O1", "-pthread"]);
+    for order in ["time", "slots"] {
+        let mut program = sandbox.command("./a.out");
+        let _ = succeed(program.env("BF_PROFILE", "a.bfp").env("BF_TRACE", "a.bft").env("BF_ORDER", order));
+        let _ = sandbox.bf(&["replay", "a.bft", "-o", "b.bfp"]);
+        for profile in ["a.bfp", "b.bfp"] {
+            let level = &sandbox.bf(&["query", profile, "--cache", "L1=64K:full", "--by", "thread"])["levels"][0];
+            let of = |thread: usize, figure: &str| level["threads"][thread][figure].as_u64().unwrap();
+            for (thread, stores) in [(1, 1000), (2, 2000), (3, 3000), (4, 4000)] {
+                assert_eq!(of(thread, "references"), stores, "{order} {profile}: {level}");
+            }
+            // Who comes later takes the lines of who came before: it has more or fewer of them.
+            assert_eq!(level["invalidations_received"], 6000);
+        }
+    }
+}

@@ -21,6 +21,7 @@ pub(super) fn replay(input: impl BufRead, options: &Options) -> Result<Replayed,
                 feeder.flush(Bucket(bucket));
             }
             Ok(Record::Event(Event::SlotTaken { slot })) => feeder.slot(slot.min(MAX_THREAD))?,
+            Ok(Record::Event(Event::SlotMade { slot, thread })) => feeder.session.made(slot, thread),
             Ok(Record::Event(Event::TagName { bucket, name })) if bucket > 0 => {
                 let tag = usize::from(bucket) - 1;
                 tags.resize(tags.len().max(tag + 1), String::new());

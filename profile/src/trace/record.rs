@@ -24,6 +24,13 @@ pub enum Event {
         /// The slot.
         slot: u32,
     },
+    /// The thread that took this slot was made when that number says: those that were made later have greater ones.
+    SlotMade {
+        /// The slot.
+        slot: u32,
+        /// The number.
+        thread: u64,
+    },
     /// The thread on this slot ended.
     SlotReleased {
         /// The slot.
@@ -59,6 +66,7 @@ const CHUNK: u8 = 1;
 const SLOT_TAKEN: u8 = 2;
 const SLOT_RELEASED: u8 = 3;
 const TAG_NAME: u8 = 4;
+const SLOT_MADE: u8 = 5;
 
 /// Code in bits 1 ..= 3 of an access for a size that has none of its own and is written out.
 const OTHER_SIZE: u8 = 7;
@@ -87,6 +95,10 @@ pub(super) fn put_event(to: &mut Vec<u8>, event: &Event) {
     match event {
         Event::SlotTaken { slot } => put_record(to, SLOT_TAKEN, |to| put(to, (*slot).into())),
         Event::SlotReleased { slot } => put_record(to, SLOT_RELEASED, |to| put(to, (*slot).into())),
+        Event::SlotMade { slot, thread } => put_record(to, SLOT_MADE, |to| {
+            put(to, (*slot).into());
+            put(to, *thread);
+        }),
         Event::TagName { bucket, name } => put_record(to, TAG_NAME, |to| {
             to.push(*bucket);
             to.extend(name.as_bytes());
@@ -113,6 +125,9 @@ pub(super) fn take_record(from: &mut &[u8]) -> Result<Option<Record>, Damage> {
         CHUNK => take_chunk(&mut contents)?,
         SLOT_TAKEN => Record::Event(Event::SlotTaken { slot: take_slot(&mut contents)? }),
         SLOT_RELEASED => Record::Event(Event::SlotReleased { slot: take_slot(&mut contents)? }),
+        SLOT_MADE => {
+            Record::Event(Event::SlotMade { slot: take_slot(&mut contents)?, thread: take(&mut contents, &CUT)? })
+        }
         TAG_NAME => {
             let bucket = take_byte(&mut contents)?;
             let name = String::from_utf8_lossy(std::mem::take(&mut contents)).into_owned();

@@ -19,6 +19,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         any::<u32>().prop_map(|slot| Event::SlotTaken { slot }),
         any::<u32>().prop_map(|slot| Event::SlotReleased { slot }),
+        any::<(u32, u64)>().prop_map(|(slot, thread)| Event::SlotMade { slot, thread }),
         (any::<u8>(), ".{0,20}").prop_map(|(bucket, name)| Event::TagName { bucket, name }),
     ]
 }
