@@ -218,7 +218,7 @@ impl<const W: usize> Holes<W> {
                 *place = self.sets.len() as u32;
             }
             let times = &mut self.sets[*place as usize - 1];
-            times.insert(times.partition_point(|&time| time < last), last);
+            times.insert(times.len() - newer(times, last), last);
             self.tops[set as usize] = self.tops[set as usize].max(last);
             self.words[set as usize / 64] = self.words[set as usize / 64].max(last);
             if times.len() > self.ways {
@@ -228,12 +228,13 @@ impl<const W: usize> Holes<W> {
     }
 }
 
-/// How many of ascending times are newer than `last`.
+/// How many of ascending times are newer than `last`: mostly none or all, which takes no search.
 fn newer(times: &[Instant], last: Instant) -> usize {
-    if times.last().is_none_or(|&newest| newest < last) {
-        return 0;
+    match times {
+        [.., newest] if *newest < last => 0,
+        [oldest, ..] if *oldest < last => times.len() - times.partition_point(|&time| time < last),
+        _ => times.len(),
     }
-    times.len() - times.partition_point(|&time| time < last)
 }
 
 /// Times in order, in pieces that are short to move.
@@ -249,6 +250,9 @@ impl Times {
 
     /// How many are newer than `last`.
     fn newer(&self, last: Instant) -> usize {
+        if self.pieces.first().is_none_or(|oldest| oldest[0] > last) {
+            return self.len;
+        }
         let mut newer = 0;
         for piece in self.pieces.iter().rev() {
             if piece[0] < last {
@@ -273,9 +277,12 @@ impl Times {
 
     fn insert(&mut self, time: Instant) {
         self.len += 1;
-        let at = self.pieces.partition_point(|piece| piece[0] < time).saturating_sub(1);
+        let at = match self.newest() {
+            Some(newest) if newest < time => self.pieces.len() - 1,
+            _ => self.pieces.partition_point(|piece| piece[0] < time).saturating_sub(1),
+        };
         let Some(piece) = self.pieces.get_mut(at) else { return self.pieces.push(vec![time]) };
-        piece.insert(piece.partition_point(|&other| other < time), time);
+        piece.insert(piece.len() - newer(piece, time), time);
         if piece.len() > Self::PIECE {
             let rest = piece.split_off(Self::PIECE / 2);
             self.pieces.insert(at + 1, rest);

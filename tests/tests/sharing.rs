@@ -268,7 +268,7 @@ fn threads_are_numbered_as_they_were_made() {
         #include <semaphore.h>
         static sem_t turns[5];
         static pthread_barrier_t all;
-        static long lines[4096 * 8];
+        long lines[4096 * 8];
         static void *work(void *number) {
             long mine = (long)number;
             sem_wait(&turns[mine]);
@@ -292,7 +292,7 @@ fn threads_are_numbered_as_they_were_made() {
         let _ = succeed(program.env("BF_PROFILE", "a.bfp").env("BF_TRACE", "a.bft").env("BF_ORDER", order));
         let _ = sandbox.bf(&["replay", "a.bft", "-o", "b.bfp"]);
         for profile in ["a.bfp", "b.bfp"] {
-            let level = &sandbox.bf(&["query", profile, "--cache", "L1=64K:full", "--by", "thread"])["levels"][0];
+            let level = &sandbox.bf(&["query", profile, "--cache", "L1=1M:full", "--by", "thread"])["levels"][0];
             let of = |thread: usize, figure: &str| level["threads"][thread][figure].as_u64().unwrap();
             for (thread, stores) in [(1, 1000), (2, 2000), (3, 3000), (4, 4000)] {
                 assert_eq!(of(thread, "references"), stores, "{order} {profile}: {level}");
