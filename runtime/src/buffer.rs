@@ -17,6 +17,12 @@ pub fn scratch() -> (*mut u64, *mut u64) {
     (start, start.wrapping_add(WORDS))
 }
 
+/// Whether a position is one there.
+pub fn is_scratch(position: *mut u64) -> bool {
+    let (start, limit) = scratch();
+    (start..=limit).contains(&position)
+}
+
 /// One mapped buffer.
 pub struct Buffer {
     pub start: *mut u64,

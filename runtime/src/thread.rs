@@ -374,7 +374,7 @@ fn counted(cursor: Cursor) -> Option<*mut u64> {
 fn discard(cursor: Cursor) -> *mut u64 {
     if memory::inside()
         && let Some(thread) = Thread::of(cursor)
-        && kept(cursor).is_none()
+        && !buffer::is_scratch(cursor.next())
     {
         let [position, limit] = &thread.kept;
         limit.store(cursor.limit() as usize, Relaxed);
@@ -398,8 +398,7 @@ pub fn forget_kept(cursor: Cursor) {
 
 /// It leaves the runtime: what comes now is not what code of the program did there.
 pub fn come_back(cursor: Cursor) {
-    let (start, limit) = buffer::scratch();
-    if (start..=limit).contains(&cursor.next()) {
+    if buffer::is_scratch(cursor.next()) {
         let [position, limit] = kept(cursor).unwrap_or([ptr::null_mut(); 2]);
         cursor.set(position, limit);
     } else {
