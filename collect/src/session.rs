@@ -184,17 +184,11 @@ struct Slots {
 }
 
 impl Slots {
-    /// In the order in which their first threads were made.
-    fn in_order(&self) -> Vec<usize> {
-        let mut order: Vec<_> = (0..self.owners.len()).collect();
-        order.sort_by_key(|&slot| self.made[slot]);
-        order
-    }
-
-    /// By slot, its place in that order.
+    /// By slot, its place in the order in which their first threads were made.
     fn numbers(&self) -> Vec<u32> {
-        let mut numbers = vec![0; self.owners.len()];
-        (0..).zip(self.in_order()).for_each(|(number, slot)| numbers[slot] = number);
+        let (mut order, mut numbers): (Vec<_>, _) = ((0..self.made.len()).collect(), vec![0; self.made.len()]);
+        order.sort_by_key(|&slot| self.made[slot]);
+        (0..).zip(order).for_each(|(number, slot)| numbers[slot] = number);
         numbers
     }
 }
@@ -1433,8 +1427,8 @@ impl Session {
         let answer_all = || self.answer_all(&late);
         // What is not done here stacks will do that are fed on.
         let _ = self.pipeline.get().map_or_else(answer_all, |pipeline| pipeline.if_at_rest(answer_all)?);
-        let Some((owners, order, numbers)) =
-            lock_for(&self.slots, patience).map(|slots| (slots.owners.clone(), slots.in_order(), slots.numbers()))
+        let Some((owners, numbers)) =
+            lock_for(&self.slots, patience).map(|slots| (slots.owners.clone(), slots.numbers()))
         else {
             snapshot.missing += 1;
             return snapshot;
@@ -1458,8 +1452,10 @@ impl Session {
         }
         let at_hand = self.pass_all_on(past(patience));
         let mut within: Vec<_> = self.config.line_sizes.iter().map(|_| None).collect();
-        for (number, &slot) in (0..).zip(&order) {
-            let used = snapshot.add_owner(bf_profile::Owner::Slot(number), &owners[slot], &mut within, patience);
+        let mut in_order: Vec<_> = numbers.into_iter().zip(&owners).collect();
+        in_order.sort_unstable_by_key(|&(number, _)| number);
+        for (number, owner) in in_order {
+            let used = snapshot.add_owner(bf_profile::Owner::Slot(number), owner, &mut within, patience);
             snapshot.threads += u32::from(used);
         }
         match self.global.get() {

@@ -413,8 +413,8 @@ impl Team {
         }
         // How much others did meanwhile is chance where they wait for each other. Threads that do as much do it as often.
         let most = sure.iter().flatten().map(|one| one.words).max().unwrap_or_default();
-        let alike = |words: u64| self.wrong == 0 && words.abs_diff(most) <= most / ALIKE;
-        let all_alike = sure.iter().flatten().all(|one| alike(one.words));
+        let is_like = |words: u64, usual: u64| self.wrong == 0 && words.abs_diff(usual) <= usual / ALIKE;
+        let all_alike = sure.iter().flatten().all(|one| is_like(one.words, most));
         // Words, and accesses of all slots meanwhile.
         let of = |(member, one): (&Member, &Option<Length>)| {
             let one = one.as_ref()?;
@@ -440,7 +440,7 @@ impl Team {
             };
             let own = own.max(1);
             let mut each = (accesses + own / 2) / own;
-            if self.wrong == 0 && words.abs_diff(usual) <= usual / ALIKE {
+            if is_like(words, usual) {
                 each = 1;
             } else if each > MOST_TIMES || (each * own).abs_diff(accesses) > own / 3 {
                 return;

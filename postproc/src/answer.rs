@@ -390,7 +390,7 @@ impl LevelAnswer {
             global_miss_ratio: ratio(context.all),
             caches: level.caches,
             note: note(shape, level, &context),
-            sampled: counts.sample.as_ref().map(|sample| Sampled::new(counts, sample, context.all)),
+            sampled: Sampled::new(counts, context.all),
             spread: context.spread,
             threads: (context.by_thread && shape.scope == Scope::Private).then(|| threads(&level.units, several)),
             groups: (counts.model == Model::Composed).then(|| groups(&level.units, several)),

@@ -129,10 +129,11 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Of the counts of a level, which are of a sample; `all` references reach the first one. How many reach this one is itself
+    /// Of the counts of a level, if they are of a sample; `all` references reach the first one. How many reach this one is itself
     /// uncertain, and bounds no interval. Each holds the figure that is said.
     #[must_use]
-    pub fn new(counts: &Counts, sample: &Sample, all: u64) -> Self {
+    pub fn new(counts: &Counts, all: u64) -> Option<Self> {
+        let sample = counts.sample.as_ref()?;
         let [loads, stores] = counts.references.map(|count| count.min(all));
         let of = |most: u64, figure: fn(&Counts) -> u64| {
             let (Interval { low, high }, said) = (sample.interval(most, figure), figure(counts));
@@ -140,7 +141,7 @@ impl Sampled {
         };
         let misses = of(all, |counts| counts.total().value);
         let ratio = |count: u64| count as f64 / all as f64;
-        Self {
+        Some(Self {
             rate: 0.5_f64.powi(sample.rate_bits as i32),
             groups: sample.groups.len(),
             confidence: CONFIDENCE,
@@ -151,7 +152,7 @@ impl Sampled {
             writebacks: of(stores, |counts| counts.writebacks.value),
             resident_dirty: of(stores, |counts| counts.resident_dirty),
             global_miss_ratio: (all > 0).then(|| Ratios { low: ratio(misses.low), high: ratio(misses.high) }),
-        }
+        })
     }
 }
 

@@ -225,8 +225,8 @@ pub unsafe fn spawn(work: unsafe extern "C" fn(*mut c_void) -> c_int, argument: 
 }
 
 /// Runs `work` with open files of its own, one fewer than the process has: for where that may open no more. In a child that shares the
-/// memory, while the calling thread waits. Whether that could be done.
-pub fn with_a_file_fewer<F: FnMut()>(mut work: F) -> bool {
+/// memory, while the calling thread waits. Not where there can be none.
+pub fn with_a_file_fewer<F: FnMut()>(mut work: F) {
     unsafe extern "C" fn run<F: FnMut()>(work: *mut c_void) -> c_int {
         // SAFETY:
         // - the table of files is the child's alone
@@ -239,7 +239,7 @@ pub fn with_a_file_fewer<F: FnMut()>(mut work: F) -> bool {
     }
     let (stack, flags) = (Stack::new(), libc::CLONE_VM | libc::CLONE_VFORK);
     if stack.top().is_null() {
-        return false;
+        return;
     }
     let work = (&raw mut work).cast();
     // SAFETY:
@@ -252,7 +252,6 @@ pub fn with_a_file_fewer<F: FnMut()>(mut work: F) -> bool {
         unsafe { libc::syscall(libc::SYS_wait4, child, status, libc::__WCLONE, usage) }
     };
     while child > 0 && wait() == -1 && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted {}
-    child > 0
 }
 
 /// What a new thread does first: leaves the program's open files and working directory alone, and runs where the process

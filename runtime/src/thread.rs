@@ -391,18 +391,16 @@ pub fn kept(cursor: Cursor) -> Option<[*mut u64; 2]> {
     (!kept[0].is_null()).then_some(kept)
 }
 
-/// It records elsewhere, or nothing was kept.
+/// It records elsewhere.
 pub fn forget_kept(cursor: Cursor) {
     Thread::of(cursor).into_iter().for_each(|thread| thread.kept[0].store(0, Release));
 }
 
-/// It leaves the runtime: what comes now is not what code of the program did there.
+/// It leaves the runtime: what comes now is not what code of the program did there. Nothing is kept where it records elsewhere.
 pub fn come_back(cursor: Cursor) {
     if buffer::is_scratch(cursor.next()) {
         let [position, limit] = kept(cursor).unwrap_or([ptr::null_mut(); 2]);
         cursor.set(position, limit);
-    } else {
-        forget_kept(cursor);
     }
 }
 
