@@ -69,6 +69,8 @@ pub const FLUSH_SYMBOL: &str = "bf_flush";
 pub const SYNC_SYMBOL: &str = "bf_sync";
 /// The same where it waits for nobody, and may do so often: at atomic operations.
 pub const RELEASE_SYMBOL: &str = "bf_release";
+/// The same where it may be for nobody: at volatile stores.
+pub const VOLATILE_SYMBOL: &str = "bf_volatile";
 /// `extern "C" fn(*const c_void)`: called by the thread that holds the lock at this address, when it has just taken it and
 /// before it lets it go.
 pub const LOCK_SYMBOL: &str = "bf_lock";

@@ -51,6 +51,7 @@ unsafe extern "C" {
     fn bf_shim_is_private(instruction: LLVMValueRef) -> bool;
     fn bf_shim_share_no_returns(analyses: *mut c_void, function: LLVMValueRef);
     fn bf_shim_constrain(call: LLVMValueRef, constraint: *const c_char);
+    fn bf_shim_is_volatile(instruction: LLVMValueRef) -> bool;
     fn bf_shim_releases(instruction: LLVMValueRef) -> bool;
     fn bf_shim_goes_on(instruction: LLVMValueRef) -> bool;
     fn bf_shim_opcode(instruction: LLVMValueRef) -> *const c_char;

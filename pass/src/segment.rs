@@ -15,10 +15,11 @@ use crate::allocation::{self, Bytes, Place};
 use crate::llvm::{Analyses, Block, Chain, Instruction, Module, Value};
 
 /// The runtime's functions that programs call by name; what they do is not the program's.
-const RUNTIME: [&str; 17] = [
+const RUNTIME: [&str; 18] = [
     bf_abi::FLUSH_SYMBOL,
     bf_abi::SYNC_SYMBOL,
     bf_abi::RELEASE_SYMBOL,
+    bf_abi::VOLATILE_SYMBOL,
     bf_abi::LOCK_SYMBOL,
     bf_abi::SHARE_SYMBOL,
     bf_abi::UNSHARE_SYMBOL,
@@ -201,7 +202,7 @@ impl Cutter {
             if callee.is_some() {
                 open.get_or_insert_with(|| Segment::new(instruction)).callee = callee;
             }
-            if cuts || is_unseen || instruction.releases() {
+            if cuts || is_unseen || instruction.releases() || instruction.is_volatile() {
                 segments.extend(open.take());
             }
             if cuts {

@@ -187,14 +187,19 @@ bool bf_shim_goes_on(LLVMValueRef Value) {
   return isGuaranteedToTransferExecutionToSuccessor(unwrap<Instruction>(Value));
 }
 
+// Whether it is a volatile store of a word that others may see: so programs older than atomic operations, and some since, let
+// other threads go on with all that was done before it.
+bool bf_shim_is_volatile(LLVMValueRef Value) {
+  auto *Store = dyn_cast<StoreInst>(unwrap<Instruction>(Value));
+  return Store && Store->isVolatile() && Store->getValueOperand()->getType()->isIntOrPtrTy() &&
+         !isa<AllocaInst>(getUnderlyingObject(Store->getPointerOperand()));
+}
+
 // Whether an instruction lets threads that read what it writes, or what comes after it, go on with all that was done before it.
-// Programs older than atomic operations, and some since, do that with volatile stores of words that others may see.
 bool bf_shim_releases(LLVMValueRef Value) {
   auto *I = unwrap<Instruction>(Value);
   if (auto *Store = dyn_cast<StoreInst>(I))
-    return isReleaseOrStronger(Store->getOrdering()) ||
-           (Store->isVolatile() && Store->getValueOperand()->getType()->isIntOrPtrTy() &&
-            !isa<AllocaInst>(getUnderlyingObject(Store->getPointerOperand())));
+    return isReleaseOrStronger(Store->getOrdering());
   if (auto *Update = dyn_cast<AtomicRMWInst>(I))
     return isReleaseOrStronger(Update->getOrdering());
   if (auto *Exchange = dyn_cast<AtomicCmpXchgInst>(I))

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 
-use bf_abi::{LOCK_SYMBOL, RELEASE_SYMBOL, SHARE_SYMBOL, SYNC_SYMBOL, UNSHARE_SYMBOL};
+use bf_abi::{LOCK_SYMBOL, RELEASE_SYMBOL, SHARE_SYMBOL, SYNC_SYMBOL, UNSHARE_SYMBOL, VOLATILE_SYMBOL};
 
 use crate::emit::Emitter;
 use crate::llvm::{Block, Instruction, Module, Type, Value};
@@ -29,6 +29,8 @@ enum Lets {
     Sync,
     /// It releases a word, or sends a message: perhaps often, and for nobody.
     Release,
+    /// It is a volatile store, which may be no more than that.
+    Volatile,
     /// It releases a lock.
     Unlock(Lock),
 }
@@ -42,6 +44,12 @@ enum Lock {
     Behind(u32),
     /// This argument points to it, and several threads may hold it.
     Shared(u32),
+}
+
+/// How an instruction does by itself.
+fn of_instruction(instruction: Value) -> Option<Lets> {
+    let volatile = || instruction.is_volatile().then_some(Lets::Volatile);
+    instruction.releases().then_some(Lets::Release).or_else(volatile)
 }
 
 /// How a call of a function of this name does.
@@ -251,6 +259,7 @@ fn is_called_once(name: &str) -> bool {
 pub(crate) struct Writer {
     sync: Value,
     release: Value,
+    volatile: Value,
     ty: Type,
     lock: Value,
     share: Value,
@@ -276,22 +285,23 @@ impl Writer {
         let takers = takers.collect::<HashMap<_, _>>();
         let mut instructions = module.functions().flat_map(Value::blocks).flat_map(Block::instructions);
         let calls = !parts.is_empty() || !callees.is_empty() || !takers.is_empty();
-        (calls || instructions.any(Value::releases)).then(|| {
+        (calls || instructions.any(|each| of_instruction(each).is_some())).then(|| {
             let pointer = module.pointer_type();
             let (ty, lock_ty) = (module.function_type(None, &[]), module.function_type(None, &[pointer]));
             let symbols = [
                 (SYNC_SYMBOL, ty),
                 (RELEASE_SYMBOL, ty),
+                (VOLATILE_SYMBOL, ty),
                 (LOCK_SYMBOL, lock_ty),
                 (SHARE_SYMBOL, lock_ty),
                 (UNSHARE_SYMBOL, lock_ty),
             ];
-            let [sync, release, lock, share, unshare] = symbols.map(|(name, ty)| {
+            let [sync, release, volatile, lock, share, unshare] = symbols.map(|(name, ty)| {
                 let function = module.function(&CString::new(name).unwrap_or_default(), ty);
                 function.add_attribute(module, Module::attribute_kind("nounwind"));
                 function
             });
-            Self { sync, release, ty, lock, share, unshare, lock_ty, pointer, parts, callees, takers }
+            Self { sync, release, volatile, ty, lock, share, unshare, lock_ty, pointer, parts, callees, takers }
         })
     }
 
@@ -301,7 +311,7 @@ impl Writer {
             Instruction::Call => self.callees.get(&instruction.callee()).copied(),
             _ => None,
         };
-        of_callee.or_else(|| instruction.releases().then_some(Lets::Release))
+        of_callee.or_else(|| of_instruction(instruction))
     }
 
     /// The lock that an instruction takes, if it does.
@@ -323,6 +333,7 @@ impl Writer {
             match how {
                 Lets::Sync => drop(emitter.builder.call(self.sync, self.ty, &[])),
                 Lets::Release => drop(emitter.builder.call(self.release, self.ty, &[])),
+                Lets::Volatile => drop(emitter.builder.call(self.volatile, self.ty, &[])),
                 Lets::Unlock(lock) => self.tell(place, lock, self.unshare, emitter),
             }
         }

@@ -107,6 +107,12 @@ pub extern "C" fn bf_release() {
     thread::release();
 }
 
+/// The same at volatile stores: see `bf-abi`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn bf_volatile() {
+    thread::store();
+}
+
 /// Called by the holder of a lock: see `bf-abi`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn bf_lock(lock: *const c_void) {

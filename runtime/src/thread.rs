@@ -19,15 +19,18 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicUsize, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, fence};
 use std::time::Duration;
 
 /// One thread of the program; kept for another when it ended.
 pub struct Thread {
     inner: Fair<Recording>,
-    /// Of what it releases, which may be for nobody, and of locks that others had.
+    /// Of its volatile stores and what else it releases, which may be for nobody, and of locks that others had.
+    stored: Pace,
     released: Pace,
     taken: Pace,
+    /// Whether one of them is asked: the clock may be the program's own, and release something, too.
+    paced: AtomicBool,
     /// Where its flushes run.
     stack: Stack,
     /// The alternate signal stack it has from us if it brought none.
@@ -48,10 +51,14 @@ impl Thread {
             memory::exhausted();
         }
         let inner = Fair::new(Recording::new());
-        let [released, taken] = [Pace::new(), Pace::new()];
+        let [stored, released, taken] = [Pace::new(), Pace::new(), Pace::new()];
         let (signal_stack, aside, mark) = (Stack::new(), AtomicUsize::new(0), 1 << (number % u64::BITS as usize));
-        let kept = Default::default();
-        Box::leak(Box::new(Self { inner, released, taken, stack, signal_stack, kept, aside, mark }))
+        let (paced, kept) = Default::default();
+        Box::leak(Box::new(Self { inner, stored, released, taken, paced, stack, signal_stack, kept, aside, mark }))
+    }
+
+    fn paces(&self) -> [&Pace; 3] {
+        [&self.stored, &self.released, &self.taken]
     }
 
     /// The record of the calling thread, if it has one.
@@ -340,7 +347,7 @@ fn record(cursor: Cursor, now: usize) -> Option<*mut u64> {
         })
     };
     let stood = clock::now() - begin;
-    [&thread.released, &thread.taken].into_iter().for_each(|pace| pace.stood(stood));
+    thread.paces().into_iter().for_each(|pace| pace.stood(stood));
     Some(start)
 }
 
@@ -576,7 +583,14 @@ pub fn sync() {
 /// The same, unless it does so every other moment.
 pub fn release() {
     if let Some(thread) = Thread::recording(Cursor::mine()) {
-        let _ = at_pace(&thread.released, &thread.taken, drain_mine);
+        let _ = at_pace(thread, &thread.released, drain_mine);
+    }
+}
+
+/// The same, of volatile stores, by themselves.
+pub fn store() {
+    if let Some(thread) = Thread::recording(Cursor::mine()) {
+        let _ = at_pace(thread, &thread.stored, drain_mine);
     }
 }
 
@@ -585,15 +599,15 @@ pub fn release() {
 pub fn lock(lock: usize, hold: Hold) {
     if let Some(thread) = Thread::recording(Cursor::mine())
         && !locks::is_known(lock, hold, thread)
-        && !at_pace(&thread.taken, &thread.released, || locks::take(lock, hold, thread))
+        && !at_pace(thread, &thread.taken, || locks::take(lock, hold, thread))
     {
         locks::leave(lock, hold, thread);
     }
 }
 
-/// Whether that was done. The thread stands still meanwhile, as far as the other pace is concerned.
-fn at_pace(pace: &Pace, other: &Pace, work: impl FnOnce()) -> bool {
-    if !is_to_sync() {
+/// Whether that was done. The thread stands still meanwhile, as far as its other paces are concerned.
+fn at_pace(thread: &Thread, pace: &Pace, work: impl FnOnce()) -> bool {
+    if !is_to_sync() || thread.paced.swap(true, Relaxed) {
         return false;
     }
     let begin = clock::now();
@@ -601,9 +615,10 @@ fn at_pace(pace: &Pace, other: &Pace, work: impl FnOnce()) -> bool {
     if counts {
         quietly(work);
         let end = clock::now();
+        thread.paces().into_iter().for_each(|each| each.stood(end - begin));
         pace.goes_on(end);
-        other.stood(end - begin);
     }
+    thread.paced.store(false, Relaxed);
     counts
 }
 

@@ -540,6 +540,40 @@ fn functions_of_the_program_in_the_place_of_the_librarys() {
     }
 }
 
+/// The runtime looks at the clock where a thread releases something.
+#[test]
+fn a_clock_of_the_program_that_releases_something() {
+    let sandbox = Sandbox::new();
+    let source = "#include <pthread.h>
+        #include <stdatomic.h>
+        #include <stdio.h>
+        #include <sys/syscall.h>
+        #include <time.h>
+        #include <unistd.h>
+        static atomic_long looks, sum;
+        static volatile long last;
+        int clock_gettime(clockid_t clock, struct timespec *time) {
+            looks++;
+            last = clock;
+            return syscall(SYS_clock_gettime, clock, time);
+        }
+        static void *work(void *none) {
+            for (long i = 0; i < 1000; i++) sum += i;
+            return none;
+        }
+        int main(void) {
+            pthread_t other;
+            pthread_create(&other, 0, work, 0);
+            work(0);
+            pthread_join(other, 0);
+            printf(\"%ld\\n\", (long)sum);
+            return 0;
+        }";
+    sandbox.c(source, &["-O1", "-pthread"]);
+    let said = output(&mut sandbox.command("./a.out"));
+    assert_eq!((said.status.code(), text(&said.stdout).as_str()), (Some(0), "999000\n"), "{said:?}");
+}
+
 /// The C library takes its allocator's lock when it forks, and a handler may have interrupted who holds that.
 #[test]
 fn a_fork_does_not_wait_for_a_handler_in_the_allocator() {

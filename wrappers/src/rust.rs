@@ -54,7 +54,8 @@ pub fn plan(tool: Tool, mut args: Vec<OsString>, tree: &Tree) -> Result<Plan, Er
     }
     let mut flags: Vec<OsString> = vec![
         joined("-Zllvm-plugins=", pass.as_os_str()),
-        joined("-Clink-arg=", tree.lib().join("libbf_rt.so").as_os_str()),
+        // In front of the C library, whose place it takes in part.
+        joined("-Zpre-link-arg=", tree.lib().join("libbf_rt.so").as_os_str()),
         joined("-Clink-arg=-Wl,-z,nodelete,-rpath,", tree.lib().join("").as_os_str()),
     ];
     let mut env = vec![("RUSTC_BOOTSTRAP", OsString::from("1"))];

@@ -228,6 +228,12 @@ impl Value {
         unsafe { bf_shim_is_private(self.0) }
     }
 
+    /// Whether this instruction is a volatile store that may let other threads go on with all that was done before it.
+    pub(crate) fn is_volatile(self) -> bool {
+        // SAFETY: as said above the impl; asked of instructions only.
+        unsafe { bf_shim_is_volatile(self.0) }
+    }
+
     /// Whether this instruction, by itself, lets other threads go on with all that was done before it.
     pub(crate) fn releases(self) -> bool {
         // SAFETY: as said above the impl; asked of instructions only.

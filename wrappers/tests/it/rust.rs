@@ -29,6 +29,23 @@ fn one_file() {
     assert_eq!(dir.profiles().len(), 1);
 }
 
+/// Where the runtime is asked before the C library, as in a program of C, nobody sees the handlers that it has.
+#[test]
+fn handlers_of_the_runtime_are_not_the_programs() {
+    let main = r#"unsafe extern "C" {
+    safe fn signal(signal: i32, handler: usize) -> usize;
+}
+
+fn main() {
+    println!("{}", 42 + signal(10, 1));
+}
+"#;
+    let dir = Sandbox::new(&[("a.rs", main)]);
+    let output = dir.tool("bf-rustc", "-O a.rs -o a");
+    assert!(output.status.success(), "{}", text(&output));
+    dir.runs("a");
+}
+
 /// Rust declares what waits for a moment as a function that may do anything.
 #[test]
 fn call_paths_of_one_that_ends_with_an_intrinsic() {
