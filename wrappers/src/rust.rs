@@ -1,12 +1,16 @@
 //! `bf-rustc` and `bf-cargo`: Rust's compiler with the pass, and Cargo with that compiler.
 //!
 //! `rustc` loads a pass by an unstable option, so it runs with `RUSTC_BOOTSTRAP=1`. Cargo is told by the environment, and builds
-//! for a target that it is told: so build scripts and procedural macros, which run in the compiler, are left alone.
+//! for a target that it is told: so build scripts and procedural macros, which run in the compiler, are left alone. Options for
+//! compilers in the environment are in the place of those that are configured, so it is told those as well.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use cargo_platform::{Cfg, Platform};
+use serde_json::Value;
 
 use crate::options::{self, Ours};
 use crate::plan::{Plan, joined};
@@ -65,7 +69,8 @@ pub fn plan(tool: Tool, mut args: Vec<OsString>, tree: &Tree) -> Result<Plan, Er
             // Cargo does not see what only the pass is told, and would not compile again.
             flags.push(format!("--cfg=bf={:?}", options.to_string_lossy()).into());
         }
-        env.push((ENCODED_FLAGS, encoded(&flags)));
+        let configured = || configured(program.as_os_str(), &all, &args, &toolchain.host).unwrap_or_default();
+        env.push((ENCODED_FLAGS, encoded(configured, &flags)));
         if target(&args).is_none() {
             env.push(("CARGO_BUILD_TARGET", toolchain.host.into()));
         }
@@ -80,14 +85,12 @@ fn joined_options(ours: &Ours, between: &str) -> Option<OsString> {
     (!ours.options.is_empty()).then(|| ours.options.join(OsStr::new(between)))
 }
 
-/// Those of the user, as Cargo would find them in the environment, then `flags`.
-fn encoded(flags: &[OsString]) -> OsString {
-    let users = match env::var_os(ENCODED_FLAGS) {
-        Some(encoded) => encoded.as_bytes().split(|&byte| byte == SEPARATOR[0]).map(<[u8]>::to_vec).collect(),
-        None => {
-            let plain = env::var_os("RUSTFLAGS").unwrap_or_default();
-            plain.as_bytes().split(u8::is_ascii_whitespace).map(<[u8]>::to_vec).collect::<Vec<_>>()
-        }
+/// Those of the user, as Cargo would find them in the environment or, if there are none, those that are configured; then `flags`.
+fn encoded(configured: impl FnOnce() -> Vec<Vec<u8>>, flags: &[OsString]) -> OsString {
+    let users = match (env::var_os(ENCODED_FLAGS), env::var_os("RUSTFLAGS")) {
+        (Some(encoded), _) => encoded.as_bytes().split(|&byte| byte == SEPARATOR[0]).map(<[u8]>::to_vec).collect(),
+        (None, Some(plain)) => plain.as_bytes().split(u8::is_ascii_whitespace).map(<[u8]>::to_vec).collect(),
+        (None, None) => configured(),
     };
     let all: Vec<_> = users.into_iter().filter(|flag| !flag.is_empty()).chain(flags.iter().map(bytes)).collect();
     OsStr::from_bytes(&all.join(SEPARATOR)).to_owned()
@@ -111,8 +114,58 @@ fn target(args: &[OsString]) -> Option<OsString> {
     None
 }
 
+/// The options for compilers in Cargo's configuration, as Cargo chooses them: those of the target, or else those of all. `None` if it
+/// does not say.
+fn configured(cargo: &OsStr, chosen: &[OsString], args: &[OsString], host: &str) -> Option<Vec<Vec<u8>>> {
+    let said = |program: &OsStr, args: &[OsString]| {
+        let mut command = Command::new(program);
+        command.args(chosen).args(args).env("RUSTC_BOOTSTRAP", "1").stderr(Stdio::null());
+        command.output().ok().map(|output| output.stdout)
+    };
+    let words = ["-Zunstable-options", "config", "get", "--format=json"].map(OsString::from);
+    let config = said(cargo, &[&words, &*configuration(args)].concat())?;
+    let config: Value = serde_json::from_slice(&config).ok()?;
+    let compiler = said(&rustc(), &["--print=cfg".into()])?;
+    let cfgs: Vec<Cfg> = String::from_utf8(compiler).ok()?.lines().filter_map(|line| line.parse().ok()).collect();
+    let is_here = |name: &str| name.parse().is_ok_and(|platform: Platform| platform.matches(host, &cfgs));
+    let targets = config["target"].as_object().into_iter().flatten();
+    let mut here: Vec<_> = targets.filter(|(name, _)| is_here(name)).collect();
+    here.sort_by_key(|(name, _)| *name != host);
+    let mut flags: Vec<_> = here.into_iter().flat_map(|(_, target)| words_of(&target["rustflags"])).collect();
+    if flags.is_empty() {
+        flags = words_of(&config["build"]["rustflags"]);
+    }
+    Some(flags)
+}
+
+/// What the command line adds to the configuration.
+fn configuration(args: &[OsString]) -> Vec<OsString> {
+    let mut args = args.iter().take_while(|arg| *arg != "--");
+    let mut found = Vec::new();
+    while let Some(arg) = args.next() {
+        if arg == "--config" {
+            found.push(arg.clone());
+            found.extend(args.next().cloned());
+        } else if arg.as_bytes().starts_with(b"--config=") {
+            found.push(arg.clone());
+        }
+    }
+    found
+}
+
+/// A list, or one text with blanks in between.
+fn words_of(value: &Value) -> Vec<Vec<u8>> {
+    let listed = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let split = value.as_str().into_iter().flat_map(str::split_whitespace);
+    listed.chain(split).map(|word| word.as_bytes().to_vec()).collect()
+}
+
+fn rustc() -> OsString {
+    env::var_os("RUSTC").filter(|name| !name.is_empty()).unwrap_or_else(|| "rustc".into())
+}
+
 fn ask(chosen: &[OsString]) -> Result<Toolchain, toolchain::Error> {
-    let rustc = env::var_os("RUSTC").filter(|name| !name.is_empty()).unwrap_or_else(|| "rustc".into());
+    let rustc = rustc();
     let answer = Command::new(&rustc).args(chosen).arg("-vV").output();
     let answer = answer.map_err(|_| toolchain::Error::NoRust("rustc"))?;
     let said = String::from_utf8_lossy(&answer.stdout);

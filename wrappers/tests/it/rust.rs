@@ -67,7 +67,16 @@ fn a_project() {
         ("build.rs", "fn main() { println!(\"cargo::rustc-env=TWO={}\", [1, 1].iter().sum::<i32>()) }\n"),
         (
             "src/main.rs",
-            "fn main() {\n    let two: i32 = env!(\"TWO\").parse().unwrap();\n    println!(\"{}\", two * answer::half!());\n}\n",
+            "#[cfg(not(all(named, here, given)))]\ncompile_error!(\"\");\n#[cfg(any(elsewhere, otherwise))]\ncompile_error!(\"\");\n\
+             fn main() {\n    let two: i32 = env!(\"TWO\").parse().unwrap();\n    println!(\"{}\", two * answer::half!());\n}\n",
+        ),
+        // As Cargo does, it takes those of all targets that this is, and none of the build then.
+        (
+            ".cargo/config.toml",
+            "[target.x86_64-unknown-linux-gnu]\nrustflags = \"--cfg named -Aunexpected_cfgs\"\n\
+             [target.aarch64-unknown-linux-gnu]\nrustflags = \"--cfg named -Aunexpected_cfgs\"\n\
+             [target.'cfg(unix)']\nrustflags = [\"--cfg=here\"]\n\
+             [target.'cfg(windows)']\nrustflags = [\"--cfg=elsewhere\"]\n[build]\nrustflags = [\"--cfg=otherwise\"]\n",
         ),
         ("answer/Cargo.toml", "[package]\nname = \"answer\"\nedition = \"2024\"\n[lib]\nproc-macro = true\n"),
         (
@@ -81,7 +90,8 @@ fn a_project() {
         for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
             command.env_remove(name);
         }
-        command.env("CARGO_TARGET_DIR", dir.path("target")).args(line.split(' ')).output().unwrap()
+        command.args(["--config", "target.'cfg(unix)'.rustflags = ['--cfg=given']"]).args(line.split(' '));
+        command.env("CARGO_TARGET_DIR", dir.path("target")).output().unwrap()
     };
     let output = cargo("run --quiet --release --offline");
     assert_eq!((text(&output).contains("warning"), &*output.stdout), (false, &b"42\n"[..]), "{}", text(&output));
