@@ -464,6 +464,26 @@ fn wrong_questions_name_the_thing_and_the_mend() {
 }
 
 #[test]
+fn the_longest_lines_and_the_greatest_caches_are_answered() {
+    let folder = golden();
+    let command = ["replay", "golden.din", "-o", "long.bfp", "--line-size", "16384,1073741824"];
+    stdout(&bf(folder.path(), &command));
+    stdout(&bf(folder.path(), &["replay", "golden.din", "-o", "longest.bfp", "--line-size", "1073741824"]));
+    for command in [
+        &["report", "longest.bfp"][..],
+        &["sweep", "longest.bfp", "--knees"],
+        &["compare", "long.bfp", "long.bfp"],
+        &["compare", "longest.bfp", "longest.bfp"],
+        &["query", "golden.bfp", "--cache", "L1=1024T:full", "--cache", "L2=1024T:full:exclusive"],
+        &["sweep", "golden.bfp", "--l1", "1024T:full", "--l2", "1024T:full:exclusive", "--objective", "size"],
+    ] {
+        stdout(&bf(folder.path(), command));
+    }
+    let (code, message) = failure_text(&bf(folder.path(), &["query", "golden.bfp", "--cache", "L1=1025T:full"]));
+    assert!(code == 2 && message.contains("up to 1024T"), "{message}");
+}
+
+#[test]
 fn a_profile_without_references_is_named() {
     let folder = golden();
     let process = Process { tags: vec![String::new()], ..Process::default() };

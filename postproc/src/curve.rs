@@ -3,6 +3,7 @@
 use crate::{
     error::QueryError,
     query::line_sizes,
+    size,
     spec::Scope,
     spec::Ways,
     sweep::{Sweep, sweep},
@@ -45,7 +46,7 @@ pub struct Knee {
 pub fn curve(profile: &Profile, tags: &[String]) -> Result<(u32, Vec<CurvePoint>), QueryError> {
     let available = line_sizes(profile);
     let line = if available.contains(&64) { 64 } else { available.first().copied().unwrap_or(64) };
-    let sizes = (0..40).map(|bits| u64::from(line) << bits).collect();
+    let sizes = (0..40).map(|bits| u64::from(line) << bits).take_while(|&size| size <= size::MOST).collect();
     let question = Sweep {
         sizes,
         ways: vec![Ways::Full],

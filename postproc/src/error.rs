@@ -9,7 +9,7 @@ pub enum SpecError {
     #[error("`{0}` is no cache; write NAME=SIZE:WAYS[:LINE][:private|shared][:hashed][:exclusive], such as L1=32K:8")]
     Syntax(String),
     /// Not a size.
-    #[error("`{0}` is no size; write bytes or a number with K, M or G, such as 32K")]
+    #[error("`{0}` is no size; write bytes or a number with K, M, G or T, such as 32K, up to 1024T")]
     Size(String),
     /// Not an associativity.
     #[error("`{0}` is no number of ways; write a whole number above 0, or `full`")]

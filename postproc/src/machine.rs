@@ -62,7 +62,7 @@ enum WaysValue {
 impl Size {
     fn bytes(&self) -> Result<u64, String> {
         match self {
-            Self::Bytes(bytes) if *bytes > 0 => Ok(*bytes),
+            Self::Bytes(bytes) if (1..=size::MOST).contains(bytes) => Ok(*bytes),
             Self::Bytes(bytes) => Err(format!("{bytes} is no size")),
             Self::Text(text) => size::parse(text).ok_or_else(|| format!("`{text}` is no size")),
         }

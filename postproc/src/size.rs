@@ -1,6 +1,9 @@
 //! Sizes as people write them: `32K`, `1.5M`, `32 MiB`. K, M, G and T are powers of 1024, as cache sizes are.
 
-/// Bytes of a size such as `4096`, `32K`, `32KiB` or `1M`; `None` for anything else, zero and overflow included.
+/// The greatest size that is taken, 1024T: sums of sizes stay far from overflow.
+pub const MOST: u64 = 1 << 50;
+
+/// Bytes of a size such as `4096`, `32K`, `32KiB` or `1M`; `None` for anything else, zero and more than [`MOST`] included.
 #[must_use]
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -25,7 +28,7 @@ pub fn parse(text: &str) -> Option<u64> {
         }
         bytes = bytes.checked_add(part / scale)?;
     }
-    (bytes > 0).then_some(bytes)
+    (1..=MOST).contains(&bytes).then_some(bytes)
 }
 
 /// The shortest exact way to write a size that [`parse`] reads back: `32K`, `1.5M`, `100`.
@@ -70,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in ["", "K", "0", "12Q", "-4K", "1.0001K", "99999999999T", "1.2.3M"] {
+        for text in ["", "K", "0", "12Q", "-4K", "1.0001K", "99999999999T", "1024.25T", "1.2.3M"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }
@@ -80,6 +83,7 @@ mod tests {
         for bytes in [1, 100, 1024, 1280, 48 << 10, 1_310_720, 3 << 19, 36_608 << 10, 1 << 40, (1 << 20) + 64] {
             assert_eq!(parse(&format(bytes)), Some(bytes));
         }
+        assert_eq!(parse("1024T"), Some(MOST));
         assert_eq!(format(1_310_720), "1.25M");
         assert_eq!(human(1_310_720), "1.2 MiB");
     }

@@ -152,7 +152,7 @@ pub(super) fn write_backs(context: &Context<'_>) -> Outcome {
 
 /// How alike what threads take from each other is.
 pub(super) fn sharing(context: &Context<'_>) -> Outcome {
-    let boundless = Cache { ways: Ways::Full, size: u64::from(context.line) << 50, ..set_associative(context, 0, 1) };
+    let boundless = Cache { ways: Ways::Full, size: 1 << 62, ..set_associative(context, 0, 1) };
     let mut figures = Vec::new();
     for (side, profile) in context.profiles.into_iter().enumerate() {
         let question = Query { levels: vec![boundless.clone()], tags: context.tags.to_vec(), ..Query::default() };

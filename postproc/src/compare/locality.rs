@@ -39,7 +39,9 @@ pub(crate) fn alike(a: f64, b: f64) -> f64 {
 
 /// The caches that a curve is made of, by size, and one without bounds at the end.
 pub(crate) fn caches(line: u32) -> Vec<Cache> {
-    let sizes = (0..SIZES).map(lines).chain([1 << 50]);
+    // With the longest lines that there are all sizes together still have fewer than 2^64 bytes.
+    let boundless = (1 << 50).min((1 << 62) / u64::from(line));
+    let sizes = (0..SIZES).map(lines).chain([boundless]);
     let cache = |lines: u64| Cache {
         name: lines.to_string(),
         size: lines * u64::from(line),
