@@ -550,15 +550,15 @@ pub struct RunArguments {
     pub no_aslr: bool,
     /// Name of the profile: sets BF_PROFILE (%e executable, %p pid, %h host, %r rank, %t start time)
     #[arg(short, long, value_name = "PATTERN")]
-    pub output: Option<OsString>,
+    pub output: Option<PathBuf>,
     /// Let the program write its accesses too: sets BF_TRACE
     #[arg(long, value_name = "FILE")]
-    pub trace: Option<OsString>,
+    pub trace: Option<PathBuf>,
     /// Follow only this part of all lines (0.01, 1/64): sets BF_SAMPLE
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub sample: Option<Rate>,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 

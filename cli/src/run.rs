@@ -3,14 +3,20 @@
 use crate::{
     args::RunArguments,
     failure::Failure,
-    output::{remark, spare},
+    output::{remark, spare, spare_profile},
 };
 use memchr::memmem;
 use nix::{
+    errno::Errno,
     sys::personality::{self, Persona},
     unistd::{AccessFlags, access},
 };
-use std::{env, fs, io, os::unix::process::CommandExt, path::Path, process::Command};
+use std::{
+    env, fs, io,
+    os::unix::process::CommandExt,
+    path::{self, Path, PathBuf},
+    process::Command,
+};
 
 /// Replaces this process by the program; returns only if that fails.
 pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
@@ -24,12 +30,19 @@ pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
     }
     let mut command = Command::new(program);
     command.args(rest);
+    if let Some(trace) = &arguments.trace {
+        spare_profile(&named(trace, Path::new(program)))?;
+        if arguments.output.as_ref().and_then(|profile| path::absolute(profile).ok()) == path::absolute(trace).ok() {
+            let both = format!("the profile and the trace would both be {}; name two files", trace.display());
+            return Err(Failure::Usage(both));
+        }
+    }
     for (name, value, what) in [("BF_PROFILE", &arguments.output, "profile"), ("BF_TRACE", &arguments.trace, "trace")] {
         if let Some(value) = value {
-            spare_program(&value.to_string_lossy(), Path::new(program))?;
+            spare(&named(value, Path::new(program)), Path::new(program), "the program itself")?;
             command.env(name, value);
-            if let Err(error) = can_be_written(Path::new(value)) {
-                remark(&format!("no {what} can be written to {}: {error}", Path::new(value).display()));
+            if let Err(error) = can_be_written(value) {
+                remark(&format!("no {what} can be written to {}: {error}", value.display()));
             }
         }
     }
@@ -51,16 +64,16 @@ pub fn command(arguments: &RunArguments) -> Result<(), Failure> {
     Err(Failure::NotStarted(code, format!("failed to run {}: {error}", program.display())))
 }
 
-/// Refuses to write where the program is.
-fn spare_program(pattern: &str, program: &Path) -> Result<(), Failure> {
+/// The file that a pattern names, as far as the program says.
+fn named(pattern: &Path, program: &Path) -> PathBuf {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    spare(Path::new(&pattern.replace("%e", &name)), program, "the program itself")
+    pattern.to_string_lossy().replace("%e", &name).into()
 }
 
 /// Says so if no profile can be written where the runtime writes it without -o.
 fn remark_on_default() {
     let pattern = env::var_os("BF_PROFILE").filter(|pattern| !pattern.is_empty());
-    if let Err(error) = can_be_written(pattern.as_deref().map_or(Path::new("."), Path::new)) {
+    if let Err(error) = can_be_written(pattern.as_deref().map_or(Path::new("%e.%p.bfp"), Path::new)) {
         let place = pattern.as_ref().map_or("the working directory".into(), |pattern| pattern.to_string_lossy());
         remark(&format!("no profile can be written to {place}: {error}"));
     }
@@ -69,8 +82,10 @@ fn remark_on_default() {
 /// Whether a pipe or device can be written to, or a file be made in the folder of this one, as far as the pattern says
 /// which that is: the runtime is silent about it.
 fn can_be_written(path: &Path) -> io::Result<()> {
-    if path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir()) {
-        return Ok(access(path, AccessFlags::W_OK)?);
+    match path.metadata() {
+        Ok(data) if data.is_dir() => return Err(Errno::EISDIR.into()),
+        Ok(data) if !data.is_file() => return Ok(access(path, AccessFlags::W_OK)?),
+        _ => {}
     }
     let folder = path.parent().unwrap_or(path).join(".");
     match folder.as_os_str().as_encoded_bytes().contains(&b'%') {

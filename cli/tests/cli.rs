@@ -748,6 +748,31 @@ fn a_run_does_not_lose_its_program() {
 }
 
 #[test]
+fn a_run_does_not_lose_a_profile_to_a_trace() {
+    let folder = golden();
+    let before = fs::read(folder.path().join("golden.bfp")).unwrap();
+    for (options, word) in [
+        (&["--trace", "golden.bfp"][..], "golden.bfp is a profile, which would be lost"),
+        (&["--trace", "both", "-o", "./both"], "the profile and the trace would both be both; name two files"),
+    ] {
+        let (code, message) = failure(&bf(folder.path(), &[&["run"], options, &["--", "true"]].concat()));
+        assert!(code == 2 && message.contains(word), "{message}");
+    }
+    assert_eq!(fs::read(folder.path().join("golden.bfp")).unwrap(), before);
+}
+
+#[test]
+fn a_slip_in_the_options_of_a_run_is_no_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| bf(folder.path(), &[&["run"], arguments].concat());
+    for arguments in [&["--no-alsr", "--", "true"][..], &["-o", "", "--", "true"], &["--trace", "", "--", "true"]] {
+        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    assert_eq!(stdout(&run(&["echo", "--no-alsr", "--", "-o"])), "--no-alsr -- -o\n");
+    assert_eq!(failure(&run(&["--", "--no-alsr"])).0, 127);
+}
+
+#[test]
 fn help_that_cannot_be_written_is_a_failure() {
     for arguments in [&["--version"][..], &["help"], &["query", "--help"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -834,15 +859,21 @@ fn run_becomes_the_program() {
     assert!(code == 127 && message.contains("./missing"), "{message}");
     assert_eq!(failure(&run(&["--", "/"])).0, 126);
     // The runtime is silent about what it cannot write.
+    fs::create_dir(folder.path().join("results")).unwrap();
     for (option, what) in [("-o", "profile"), ("--trace", "trace")] {
-        let output = run(&[option, "missing/%p", "--", "sh", "-c", "exit 7"]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.starts_with(&format!("bf: no {what} can be written to missing/%p: ")), "{said}");
-        assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1));
+        for place in ["missing/%p", "results", "results/"] {
+            let output = run(&[option, place, "--", "sh", "-c", "exit 7"]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.starts_with(&format!("bf: no {what} can be written to {place}: ")), "{said}");
+            assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1));
+        }
     }
-    for (pattern, says) in
-        [("missing/%p", "bf: no profile can be written to missing/%p: "), ("/dev/null", ""), ("", "")]
-    {
+    for (pattern, says) in [
+        ("missing/%p", "bf: no profile can be written to missing/%p: "),
+        ("results", "bf: no profile can be written to results: "),
+        ("/dev/null", ""),
+        ("", ""),
+    ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bf"));
         command.args(["run", "true"]).current_dir(folder.path()).env("BF_PROFILE", pattern);
         let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
