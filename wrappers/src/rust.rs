@@ -168,8 +168,13 @@ fn ask(chosen: &[OsString]) -> Result<Toolchain, toolchain::Error> {
     let rustc = rustc();
     let answer = Command::new(&rustc).args(chosen).arg("-vV").output();
     let answer = answer.map_err(|_| toolchain::Error::NoRust("rustc"))?;
+    let name = rustc.to_string_lossy().into_owned();
+    if !answer.status.success() {
+        let why = String::from_utf8_lossy(&answer.stderr).trim().replace('\n', "; ");
+        return Err(toolchain::Error::FailedRust(name, why));
+    }
     let said = String::from_utf8_lossy(&answer.stdout);
-    read(&said).ok_or_else(|| toolchain::Error::UnknownRust(rustc.to_string_lossy().into_owned()))
+    read(&said).ok_or(toolchain::Error::UnknownRust(name))
 }
 
 /// What `rustc -vV` says.
@@ -182,6 +187,12 @@ fn read(said: &str) -> Option<Toolchain> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_the_compiler_does_not_run_is_said() {
+        let error = ask(&["--nonsense".into()]).unwrap_err().to_string();
+        assert!(error.contains(" -vV failed: ") && error.contains("'nonsense'") && !error.contains('\n'), "{error}");
+    }
 
     #[test]
     fn what_the_compiler_says_is_read() {

@@ -54,6 +54,9 @@ pub enum Error {
     /// No Rust.
     #[error("no {0}: install a Rust toolchain (https://rustup.rs) and have it in PATH")]
     NoRust(&'static str),
+    /// The compiler does not run, as where the toolchain is not installed.
+    #[error("{0} -vV failed: {1}")]
+    FailedRust(String, String),
     /// The compiler says nothing of its LLVM.
     #[error("{0} -vV names no version of LLVM: bf works with compilers that are built on LLVM")]
     UnknownRust(String),
