@@ -87,7 +87,7 @@ pub fn command(arguments: &AnnotateArguments) -> Result<(), Failure> {
         let files = attribution.files();
         let mut names = Vec::new();
         for path in &sources {
-            names.push(meant(&files.keys().map(String::as_str).collect::<Vec<_>>(), path)?);
+            names.push((meant(&files.keys().map(String::as_str).collect::<Vec<_>>(), path)?, path.as_path()));
         }
         if names.is_empty() {
             // The file with most to show.
@@ -98,11 +98,11 @@ pub fn command(arguments: &AnnotateArguments) -> Result<(), Failure> {
             };
             let worst = files.keys().max_by_key(rank);
             let none = "nothing is attributed to a source file; compile with -g".to_owned();
-            names.push(worst.ok_or(Failure::Failed(none))?);
+            let worst = worst.ok_or(Failure::Failed(none))?;
+            names.push((worst, Path::new(worst)));
         }
-        for name in names {
-            let given = sources.iter().find(|path| name.ends_with(&*path.to_string_lossy()));
-            let source = source(&loaded.profile, name, given.map_or(Path::new(name), |path| path));
+        for (name, path) in names {
+            let source = source(&loaded.profile, name, path);
             let mut annotated = annotate(&attribution, name, source);
             (annotated.profiles, annotated.machine) = (loaded.names(), machine.clone());
             annotated.tags.clone_from(&arguments.hierarchy.tags);
@@ -131,7 +131,8 @@ pub fn command(arguments: &AnnotateArguments) -> Result<(), Failure> {
 fn meant<'a>(files: &[&'a str], path: &Path) -> Result<&'a str, Failure> {
     let name = path.to_string_lossy();
     let absolute = fs::canonicalize(path).ok();
-    let exact = absolute.and_then(|path| files.iter().copied().find(|file| Path::new(file) == path));
+    let is_it = |file: &&str, path: &Path| fs::canonicalize(file).map_or(Path::new(file) == path, |file| file == path);
+    let exact = absolute.and_then(|path| files.iter().copied().find(|file| is_it(file, &path)));
     exact.map_or_else(|| source::find(files.iter().copied(), &name), Ok).map_err(|several| {
         Failure::Failed(if several.is_empty() {
             let known: Vec<_> = files.iter().map(|file| place(file, 0)).collect();

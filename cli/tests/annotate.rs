@@ -69,6 +69,17 @@ fn a_folder_stands_for_its_profiles() {
 }
 
 #[test]
+fn a_source_is_known_by_its_own_path_where_it_was_compiled_beside() {
+    let folder = counted("bld/../src/a.c", "p.bfp", 1);
+    let at = |name: &str| folder.path().join(name);
+    let whole = at("src/a.c");
+    for (here, path) in [("", "src/a.c"), ("", whole.to_str().unwrap()), ("bld", "../src/a.c")] {
+        let [shown, said] = annotate(&at(here), &[at("p.bfp").to_str().unwrap(), path]);
+        assert!(shown.lines().any(|line| line.contains(" 7 ") && line.ends_with("second")), "{shown}{said}");
+    }
+}
+
+#[test]
 fn a_folder_of_two_lines_stays_on_one() {
     let folder = counted("one\ntwo/a.c", "p.bfp", 1);
     let [shown, _] = annotate(folder.path(), &["p.bfp"]);

@@ -72,17 +72,31 @@ impl Attribution<'_> {
     }
 }
 
+/// A path without `.` and `..`, as far as its text tells.
+fn resolved(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match (part, parts.last()) {
+            (".", _) => {}
+            ("..", Some(last)) if !matches!(*last, "" | "..") => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
 /// Which of `files` a user means by `name`: the one of that path, or the only one whose path ends in it.
 ///
 /// # Errors
 /// The paths that come into question, if that is not one.
 pub fn find<'a>(files: impl Iterator<Item = &'a str>, name: &str) -> Result<&'a str, Vec<&'a str>> {
-    let name = name.trim_start_matches("./");
-    let ends = |file: &&str| *file == name || file.strip_suffix(name).is_some_and(|rest| rest.ends_with('/'));
+    let name = resolved(name);
+    let ends =
+        |file: &&str| resolved(file).strip_suffix(&name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
     let found: BTreeSet<&str> = files.filter(ends).collect();
-    let exact = found.contains(name).then_some(name);
+    let exact = found.iter().copied().find(|file| resolved(file) == name);
     match (exact, found.len()) {
-        (Some(_), _) => found.iter().copied().find(|file| *file == name).ok_or_else(Vec::new),
+        (Some(file), _) => Ok(file),
         (None, 1) => found.into_iter().next().ok_or_else(Vec::new),
         _ => Err(found.into_iter().collect()),
     }
@@ -100,5 +114,11 @@ mod tests {
         assert_eq!(find("./force.c"), Ok("force.c"));
         assert_eq!(find("main.c"), Err(vec!["/a/src/main.c", "/b/src/main.c"]));
         assert_eq!(find("orce.c"), Err(vec![]));
+        let beside = ["/a/bld/../src/force.c", "../../lib/x.c"];
+        for (name, file) in
+            [("/a/src/force.c", beside[0]), ("bld/../src/force.c", beside[0]), ("../lib/x.c", beside[1])]
+        {
+            assert_eq!(super::find(beside.into_iter(), name), Ok(file));
+        }
     }
 }
