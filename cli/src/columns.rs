@@ -12,6 +12,7 @@ use parquet::{
 };
 use std::{
     fmt,
+    io::Write as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -94,9 +95,22 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
+/// A table with all its rows, which has yet to get its name.
+pub struct Complete {
+    path: PathBuf,
+    file: Replacement,
+}
+
+impl Complete {
+    /// Gives the file its name.
+    pub fn finish(self) -> Result<(), Failure> {
+        self.file.finish().map_err(|error| Failure::file("write", &self.path, error))
+    }
+}
+
 impl Table {
-    /// Begins a file at `path`; `schema` names what its columns mean.
-    pub fn new(path: &Path, schema: &str, columns: Vec<Column>) -> Result<Self, Failure> {
+    /// Begins a file at `path`; `schema` names what its columns mean, and figures are of these tags, or of all references.
+    pub fn new(path: &Path, schema: &str, tags: &[String], columns: Vec<Column>) -> Result<Self, Failure> {
         spare_profile(path)?;
         let file = Replacement::new(path).map_err(|error| Failure::file("write", path, error))?;
         let failed = |error: ParquetError| Failure::file("write", path, error);
@@ -105,7 +119,10 @@ impl Table {
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_created_by(concat!("bf ", env!("CARGO_PKG_VERSION")).to_owned())
-            .set_key_value_metadata(Some(vec![KeyValue::new("schema".to_owned(), schema.to_owned())]))
+            .set_key_value_metadata(Some(vec![
+                KeyValue::new("schema".to_owned(), schema.to_owned()),
+                KeyValue::new("tags".to_owned(), tags.join(", ")),
+            ]))
             .build();
         let writer = SerializedFileWriter::new(file, Arc::new(schema_of_rows), Arc::new(properties)).map_err(failed)?;
         Ok(Self { path: path.to_owned(), writer, rows: Vec::new() })
@@ -117,12 +134,13 @@ impl Table {
         if self.rows.len() < GROUP { Ok(()) } else { self.group() }
     }
 
-    /// Writes what is left and gives the file its name.
-    pub fn finish(mut self) -> Result<(), Failure> {
+    /// Writes what is left.
+    pub fn complete(mut self) -> Result<Complete, Failure> {
         self.group()?;
         let failed = |error: &dyn fmt::Display| Failure::file("write", &self.path, error);
-        let file = self.writer.into_inner().map_err(|error| failed(&error))?;
-        file.finish().map_err(|error| failed(&error))
+        let mut file = self.writer.into_inner().map_err(|error| failed(&error))?;
+        file.flush().map_err(|error| failed(&error))?;
+        Ok(Complete { path: self.path, file })
     }
 
     fn group(&mut self) -> Result<(), Failure> {
@@ -192,16 +210,17 @@ mod tests {
         let path = folder.path().join("t.parquet");
         let columns = [("n", Kind::Integer), ("x", Kind::Float), ("name", Kind::Text), ("yes", Kind::Truth)]
             .map(|(name, kind)| (name.to_owned(), kind));
-        drop(Table::new(&path, "test/1", columns.to_vec()).unwrap());
+        drop(Table::new(&path, "test/1", &[], columns.to_vec()).unwrap());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        let mut table = Table::new(&path, "test/1", columns.to_vec()).unwrap();
+        let tags = ["a", "b"].map(str::to_owned);
+        let mut table = Table::new(&path, "test/1", &tags, columns.to_vec()).unwrap();
         table.row(vec![7_u64.into(), Cell::Float(0.5), "a".into(), Cell::Truth(true)]).unwrap();
         table.row(vec![Cell::Null, Cell::Null, Cell::Null, Cell::Null]).unwrap();
-        table.finish().unwrap();
+        table.complete().unwrap().finish().unwrap();
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
         assert_eq!(rows, ["{n: 7, x: 0.5, name: \"a\", yes: true}", "{n: null, x: null, name: null, yes: null}"]);
         let facts = reader.metadata().file_metadata().key_value_metadata().unwrap();
-        assert_eq!(facts[0].value.as_deref(), Some("test/1"));
+        assert_eq!([0, 1].map(|at: usize| facts[at].value.as_deref()), [Some("test/1"), Some("a, b")]);
     }
 }

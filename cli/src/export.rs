@@ -41,6 +41,7 @@ pub fn command(arguments: &ExportArguments) -> Result<(), Failure> {
         schema: "bf.export/1",
         profiles: loaded.names(),
         machine,
+        tags: arguments.hierarchy.tags.clone(),
         command: loaded.profile.processes.first().map_or_else(String::new, |process| process.meta.command.join(" ")),
     };
     let table = Table::new(&attribution);
@@ -75,6 +76,8 @@ pub struct Facts {
     schema: &'static str,
     profiles: Vec<String>,
     machine: Option<String>,
+    /// Tags that the figures are of; none: of all references.
+    tags: Vec<String>,
     command: String,
 }
 

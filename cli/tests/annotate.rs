@@ -98,4 +98,13 @@ fn figures_of_a_tag_say_so() {
     bf_profile::write_file(&path, &profile).unwrap();
     let [shown, _] = annotate(folder.path(), &["p.bfp", "a.c", "--tag", "solve"]);
     assert!(shown.starts_with("p.bfp\nonly references tagged solve\n") && shown.contains(" 7 "), "{shown}");
+    for (format, says) in [
+        ("json", "\"tags\": [\n    \"solve\"\n  ]"),
+        ("callgrind", "\ndesc: Tags: solve\n"),
+        ("sql", "INSERT INTO facts VALUES ('tags', 'solve');"),
+    ] {
+        let arguments = ["export", "p.bfp", "--tag", "solve", "--to", format, "-o", "-"];
+        let output = Command::new(env!("CARGO_BIN_EXE_bf")).current_dir(&folder).args(arguments).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains(says), "{output:?}");
+    }
 }

@@ -236,6 +236,7 @@ fn what_cannot_be_asked_is_refused_in_one_line() {
         (&["--ways", "4"], 2, "--l1 SIZES:WAYS:LINES"),
         (&["--budget", "nowhere.toml"], 1, "nowhere.toml"),
         (&["--budget", "latency.toml"], 1, "latency.toml"),
+        (&["--budget", "size.toml"], 2, "rename size.toml"),
         (&["--objective", "energy", "--energy", "area.toml"], 1, "area.toml"),
     ] {
         let (found, message) = failure(&bf(folder.path(), &[&SPACE[..], arguments].concat()));
@@ -276,6 +277,9 @@ fn folders_stand_for_their_profiles_and_bad_ones_are_named() {
     let (code, message) =
         failure(&bf(folder.path(), &["export", "ranks", "--to", "parquet", "-o", "out", "--cache", "L1=1K:2"]));
     assert!(code == 1 && message.contains("ranks/1.bfp"), "{message}");
-    let files = fs::read_dir(folder.path().join("out/levels")).unwrap().count();
-    assert_eq!(files, 0, "a table that is not complete stays away");
+    fs::remove_file(ranks.join("0.bfp")).unwrap();
+    let none = bf(folder.path(), &["export", "ranks", "--to", "parquet", "-o", "out", "--keep-going"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&none.stderr).ends_with("bf: none of the profiles could be read\n"), "{none:?}");
+    assert!(!folder.path().join("out").exists(), "what is not complete stays away");
 }

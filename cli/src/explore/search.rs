@@ -15,7 +15,7 @@ use crate::{
 };
 use bf_machine::progress::Watch as _;
 use bf_postproc::explore::{
-    Budget, CostError, Goal, Hierarchy, Space, Table, Wanted,
+    Budget, CostError, Goal, Hierarchy, Objective, Space, Table, Wanted,
     search::{Counts, Found, Search},
     study::{Doubled, sensitivity},
 };
@@ -92,6 +92,12 @@ pub fn goal(asked: &SpaceArguments) -> Result<Goal, Failure> {
     let mut budgets: Vec<Budget> = Vec::new();
     for path in &asked.budget {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        if !matches!(name.parse(), Ok(Objective::Cost(_))) {
+            return Err(Failure::Usage(format!(
+                "a budget cannot be called {name}, as objectives are; rename {}",
+                path.display()
+            )));
+        }
         let budget = Budget::parse(&input::text(path)?, &name, &path.display().to_string());
         budgets.push(budget.map_err(|error| table_failure(&error))?);
         if budgets.iter().filter(|budget| budget.name == name).count() > 1 {
@@ -148,9 +154,9 @@ impl Question<'_> {
 
     fn parquet(&self, path: &Path) -> Result<(), Failure> {
         let rows = Rows::new(self);
-        let mut table = Parquet::new(path, "bf.explore/1", rows.columns())?;
+        let mut table = Parquet::new(path, "bf.explore/1", self.tags, rows.columns())?;
         self.rows(&rows, |row| table.row(row))?;
-        table.finish()
+        table.complete()?.finish()
     }
 
     /// Whether every hierarchy is wanted, in order.

@@ -85,6 +85,9 @@ fn write_all(
     if let Some(machine) = &facts.machine {
         writeln!(to, "desc: Caches: {}", one_line(machine))?;
     }
+    if !facts.tags.is_empty() {
+        writeln!(to, "desc: Tags: {}", one_line(&facts.tags.join(", ")))?;
+    }
     // Names of events hold letters and digits, and for some readers nothing else but underscores.
     let event = |name: &String| name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     let events: Vec<_> = figures.iter().map(event).collect();

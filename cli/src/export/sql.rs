@@ -11,8 +11,9 @@ pub fn write(facts: &Facts, table: &Table, functions: Vec<Value>, to: &mut dyn W
     writeln!(to, "BEGIN;\nCREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT);")?;
     let profiles = facts.profiles.join(" ");
     let machine = facts.machine.as_deref().unwrap_or_default();
-    let all = [("schema", facts.schema), ("profiles", &profiles), ("machine", machine), ("command", &facts.command)];
-    for (name, value) in all {
+    let tags = facts.tags.join(", ");
+    let all = [("schema", facts.schema), ("profiles", &profiles), ("machine", machine), ("tags", &tags)];
+    for (name, value) in all.into_iter().chain([("command", facts.command.as_str())]) {
         writeln!(to, "INSERT INTO facts VALUES ({}, {});", literal(name), literal(value))?;
     }
     rows("parts", objects(table), to)?;
