@@ -125,7 +125,7 @@ pub struct ReportArguments {
     #[arg(long, value_name = "FILE.svg", requires = "by")]
     pub plot: Option<PathBuf>,
     /// Write the report as a page that opens in any browser, offline; with --each, profiles side by side
-    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["by", "format"])]
+    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["by", "sort", "top", "plot", "format"])]
     pub html: Option<PathBuf>,
     #[command(flatten)]
     pub output: Output,

@@ -6,7 +6,7 @@ use crate::{
     args::{Format, ReportArguments},
     failure::Failure,
     input::{self, Loaded},
-    output::{files, number, only_tagged, percent, print, remark, row, shortened, table},
+    output::{files, number, only_tagged, percent, print_any, remark, row, shortened, table},
     patterns, query,
 };
 use bf_postproc::{
@@ -104,7 +104,10 @@ pub fn command(arguments: &ReportArguments, by: By) -> Result<(), Failure> {
             breakdown.items.truncate(top);
         }
     }
-    print(arguments.output.format, &all, arguments.input.each, |breakdown| text(breakdown, top), rows)
+    let figures = all.first().map_or_else(Named::default, |breakdown| breakdown.totals.clone());
+    let none = Item { key: Key::default(), memory: None, figures, inclusive: None };
+    let none = row(&[("profiles", Value::Null)], &none)?;
+    print_any(arguments.output.format, &all, arguments.input.each, |breakdown| text(breakdown, top), rows, none)
 }
 
 /// An answer with its parts, for what the command line asks for.

@@ -39,12 +39,17 @@ impl Loaded {
         }
     }
 
-    /// An answer of this profile, or why there is none; where the profile holds nothing, with its files.
+    /// An answer of this profile, or why there is none; with its files, unless the question itself is wrong.
     pub fn answer<T>(&self, answer: Result<T, QueryError>) -> Result<T, Failure> {
-        answer.map_err(|error| match error {
-            QueryError::Empty(_) | QueryError::CountersOnly => Failure::Failed(format!("{}: {error}", self.title())),
-            error => error.into(),
+        answer.map_err(|error| match error.into() {
+            Failure::Failed(why) => self.failed(&why),
+            failure => failure,
         })
+    }
+
+    /// What is the matter with this profile.
+    pub fn failed(&self, why: &str) -> Failure {
+        Failure::Failed(format!("{}: {why}", self.title()))
     }
 }
 
@@ -87,9 +92,11 @@ pub fn merged(paths: &[PathBuf], salvage: bool) -> Result<Profile, Failure> {
     if profiles.len() == 1 {
         return Ok(profiles.remove(0));
     }
-    bf_profile::check_mergeable(&profiles).map_err(|error| {
-        Failure::Failed(format!("failed to take several profiles as one: {error}; --each asks them one by one"))
-    })?;
+    if let Err(problem) = bf_profile::check_mergeable(&profiles) {
+        let fit = |count: &usize| bf_profile::check_mergeable(&profiles[..*count]).is_ok();
+        let from = (1..paths.len()).rfind(fit).unwrap_or(0);
+        return Err(failed_to_read(&paths[from], bf_profile::Error::Unfit(problem), salvage));
+    }
     let before: usize = profiles.iter().map(|profile| profile.processes.len()).sum();
     let profile = bf_profile::merge(profiles);
     if profile.processes.len() < before {

@@ -80,6 +80,18 @@ pub fn print<A: Serialize>(
     text: impl Fn(&A) -> String,
     rows: impl Fn(&A) -> Vec<Value>,
 ) -> Result<(), Failure> {
+    print_any(format, answers, each, text, rows, Value::Null)
+}
+
+/// The same of answers that may have no rows; `none` is a row without figures, for the header.
+pub fn print_any<A: Serialize>(
+    format: Format,
+    answers: &[A],
+    each: bool,
+    text: impl Fn(&A) -> String,
+    rows: impl Fn(&A) -> Vec<Value>,
+    none: Value,
+) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     match format {
         Format::Text => {
@@ -99,19 +111,20 @@ pub fn print<A: Serialize>(
             }
             writeln!(out)?;
         }
-        Format::Csv => csv(&mut out, answers.iter().flat_map(rows).collect())?,
+        Format::Csv => csv(&mut out, answers.iter().flat_map(rows).collect(), &none)?,
     }
     Ok(out.flush()?)
 }
 
-/// Rows below a header of all that they have.
-fn csv(out: impl Write, mut rows: Vec<Value>) -> Result<(), Failure> {
+/// Rows below a header of all that they have, or of what `none` has if there is no row.
+fn csv(out: impl Write, mut rows: Vec<Value>, none: &Value) -> Result<(), Failure> {
     let mut all = Value::Null;
     rows.iter().for_each(|row| widen(&mut all, row));
     rows.iter_mut().for_each(|row| widen(row, &all));
     let rows: Vec<Vec<(String, String)>> = rows.iter().map(|row| flatten(row.as_object())).collect();
+    let none = if rows.is_empty() { flatten(none.as_object()) } else { Vec::new() };
     let mut header: Vec<&String> = Vec::new();
-    for name in rows.iter().flatten().map(|(name, _)| name) {
+    for name in rows.iter().flatten().chain(&none).map(|(name, _)| name) {
         if !header.contains(&name) {
             header.push(name);
         }
@@ -326,7 +339,7 @@ mod tests {
             json!({"name": "L2", "bounds": [3, 4], "spread": {"misses": {"min": 1}}, "more": true}),
             json!({"name": "L3", "bounds": null, "spread": null}),
         ];
-        csv(&mut out, rows).unwrap();
+        csv(&mut out, rows, &Value::Null).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "name,bounds_lo,bounds_hi,spread_misses_min,more\n\"L1, near\",,,,\nL2,3,4,1,true\nL3,,,,\n");
     }

@@ -82,14 +82,16 @@ fn course(loaded: &Loaded, arguments: &ReportArguments) -> Result<Course, Failur
     let (mut totals, mut machine, mut levels) = (Named::default(), None, Vec::new());
     if profile.processes.iter().any(|process| process.line_sizes().next().is_some()) {
         let (caches, label) = query::hierarchy(&arguments.hierarchy, loaded)?;
-        let (answer, phases) = by_phase(profile, &Query { levels: caches, tags: tags.clone(), ..Query::default() })?;
+        let question = Query { levels: caches, tags: tags.clone(), ..Query::default() };
+        let (answer, phases) = loaded.answer(by_phase(profile, &question))?;
         let named = |figures: &bf_postproc::attribution::Figures| Named(figures.named(&answer).collect());
         totals = named(&bf_postproc::attribution::totals(&answer));
         parts.extend(phases.into_iter().map(|phase| (phase.number, phase.tags, named(&phase.figures), phase.sampled)));
         (machine, levels) = (label, answer.levels.iter().map(|level| level.name.clone()).collect());
     } else {
         parts.extend(
-            phases::parts(profile, tags)?
+            loaded
+                .answer(phases::parts(profile, tags))?
                 .into_iter()
                 .map(|(number, tags)| (number, tags, Named::default(), BTreeMap::new())),
         );

@@ -1,18 +1,18 @@
 //! `bf report`: the first page about a run.
 
 use crate::{
-    args::{ReportArguments, ReportBy},
+    args::{Format, ReportArguments, ReportBy},
     by, counters,
     failure::Failure,
     input::{self, Loaded, STOPPED},
     names::short,
-    output::{counted, files, number, only_tagged, percent, plural, print, printable, row, word},
+    output::{counted, files, number, only_tagged, percent, plural, print, printable, remark, row, word},
     page, patterns, phases, query,
 };
 use bf_postproc::{
     Answer, Cache, Query,
     curve::{self, CurvePoint, Knee},
-    query::answerable,
+    query::{answerable, check_tags},
     reuse::{self, ReuseDistance},
     size,
 };
@@ -115,7 +115,17 @@ pub fn command(arguments: &ReportArguments) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for loaded in input::load(&arguments.input)? {
         let hierarchy = query::hierarchy(&arguments.hierarchy, &loaded)?;
-        reports.push(report(&loaded, hierarchy, &arguments.hierarchy.tags));
+        loaded.answer(check_tags(&loaded.profile, &arguments.hierarchy.tags))?;
+        let report = report(&loaded, hierarchy, &arguments.hierarchy.tags);
+        if arguments.output.format == Format::Csv {
+            // It has nothing but the answer.
+            if let Some(error) = &report.query_error {
+                let why = report.refused.first().map(|why| loaded.failed(why));
+                return Err(why.unwrap_or_else(|| Failure::Failed(error.clone())));
+            }
+            report.refused.iter().for_each(|why| remark(&format!("left out: {why}")));
+        }
+        reports.push(report);
     }
     let rows = |report: &Report| {
         let front = [("profiles", Value::from(report.profiles.join(" ")))];

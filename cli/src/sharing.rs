@@ -4,7 +4,7 @@ use crate::{
     args::{Format, SharingArguments},
     failure::Failure,
     input,
-    output::{counted, files, number, print, row, shortened, table},
+    output::{counted, files, number, print_any, row, shortened, table},
 };
 use bf_postproc::shared_lines::{Answer, Base, Finding, Object, Place, Question, Thread, shared_lines};
 use serde_json::Value;
@@ -29,8 +29,12 @@ pub fn command(arguments: &SharingArguments) -> Result<(), Failure> {
         answer.profiles = loaded.names();
         answers.push(answer);
     }
-    print(arguments.output.format, &answers, arguments.input.each, text, rows)
+    let none = thread_row(&FRONT.map(|name| (name, Value::Null)), &Thread::default()).unwrap_or_default();
+    print_any(arguments.output.format, &answers, arguments.input.each, text, rows, none)
 }
+
+/// What a row has in front of what its thread did.
+const FRONT: [&str; 8] = ["profiles", "finding", "pid", "kind", "object", "offset", "address", "lines"];
 
 /// A row for each thread of a finding.
 fn rows(answer: &Answer) -> Vec<Value> {
@@ -38,25 +42,28 @@ fn rows(answer: &Answer) -> Vec<Value> {
     for (number, finding) in answer.findings.iter().enumerate() {
         let object = finding.object.as_ref();
         let front = [
-            ("profiles", Value::from(answer.profiles.join(" "))),
-            ("finding", Value::from(number + 1)),
-            ("pid", Value::from(finding.pid)),
-            ("kind", serde_json::to_value(finding.kind).unwrap_or_default()),
-            ("object", object.map_or(Value::Null, |object| object.name.clone().into())),
-            ("offset", finding.offset.into()),
-            ("address", finding.address.into()),
-            ("lines", finding.lines.into()),
+            Value::from(answer.profiles.join(" ")),
+            Value::from(number + 1),
+            Value::from(finding.pid),
+            serde_json::to_value(finding.kind).unwrap_or_default(),
+            object.map_or(Value::Null, |object| object.name.clone().into()),
+            finding.offset.into(),
+            finding.address.into(),
+            finding.lines.into(),
         ];
-        rows.extend(finding.threads.iter().filter_map(|thread| {
-            let mut row = row(&front, thread).ok()?;
-            let fields = row.as_object_mut()?;
-            fields.insert("loaded".into(), ranges(&thread.loaded, usize::MAX).into());
-            fields.insert("stored".into(), ranges(&thread.stored, usize::MAX).into());
-            fields.insert("places".into(), places(thread, usize::MAX).join(", ").into());
-            Some(row)
-        }));
+        let front: Vec<_> = FRONT.into_iter().zip(front).collect();
+        rows.extend(finding.threads.iter().filter_map(|thread| thread_row(&front, thread)));
     }
     rows
+}
+
+fn thread_row(front: &[(&str, Value)], thread: &Thread) -> Option<Value> {
+    let mut row = row(front, thread).ok()?;
+    let fields = row.as_object_mut()?;
+    fields.insert("loaded".into(), ranges(&thread.loaded, usize::MAX).into());
+    fields.insert("stored".into(), ranges(&thread.stored, usize::MAX).into());
+    fields.insert("places".into(), places(thread, usize::MAX).join(", ").into());
+    Some(row)
 }
 
 fn text(answer: &Answer) -> String {

@@ -5,7 +5,7 @@ use crate::{
     explore,
     failure::Failure,
     input,
-    output::{counted, files, number, only_tagged, percent, print, remark, row, table},
+    output::{counted, files, number, only_tagged, percent, print_any, remark, row, table},
     plot,
 };
 use bf_postproc::{
@@ -66,11 +66,13 @@ fn single_caches(arguments: &SweepArguments) -> Result<(), Failure> {
             remark(&format!("{} skipped; the first: {because}", counted(answer.skipped as u64, "combination")));
         }
         if let Some(path) = &arguments.plot {
-            plot::curves(path, &loaded.title(), &answer.points)?;
+            let title = [loaded.title(), only_tagged(&arguments.tags)].join(", ");
+            plot::curves(path, title.trim_end_matches([',', ' ', '\n']), &answer.points)?;
         }
         answers.push(answer);
     }
-    print(format, &answers, arguments.input.each, text, rows)
+    let none = row(&[("profiles", Value::Null)], &Point::default())?;
+    print_any(format, &answers, arguments.input.each, text, rows, none)
 }
 
 fn rows(answer: &SweepAnswer) -> Vec<Value> {

@@ -191,6 +191,9 @@ fn several_profiles_are_merged_or_answered_each() {
     let each = ask(&["golden.bfp", "other.bfp", "--each"]);
     let references: Vec<_> = each.as_array().unwrap().iter().map(|answer| answer["references"].clone()).collect();
     assert_eq!(references, [7, 1]);
+    let command = ["query", "--each", "golden.bfp", "other.bfp", "--cache", "L1=128:full:128"];
+    let (code, message) = failure(&bf(folder.path(), &command));
+    assert!(code == 1 && message.starts_with("bf: other.bfp: L1: line size 128 is not in the profile"), "{message}");
 
     let merged = json(&bf(folder.path(), &["merge", "golden.bfp", "other.bfp", "-o", "all.bfp", "--format", "json"]));
     assert_eq!((&merged["schema"], &merged["processes"]), (&"bf.merge/1".into(), &2.into()));
@@ -337,6 +340,46 @@ fn figures_of_a_tag_are_of_its_references_alone_and_say_so() {
     let (big, tagged) = of(&["sweep", "--knees"]);
     assert_eq!(big["working_sets"], tagged["working_sets"]);
     assert_eq!((&big["tags"], &tagged["tags"]), (&Value::Array(vec![]), &vec![Value::from("big")].into()));
+}
+
+#[test]
+fn what_a_report_cannot_answer_is_a_failure_where_it_has_nothing_else() {
+    let folder = tagged();
+    for command in [
+        &["report", "tagged.bfp", "--tag", "bog"][..],
+        &["report", "tagged.bfp", "--tag", "bog", "--format", "json"],
+        &["export", "tagged.bfp", "--tag", "bog", "--to", "parquet", "-o", "pq"],
+    ] {
+        let (code, message) = failure(&bf(folder.path(), &[command, &["--cache", "L1=1K:2"]].concat()));
+        assert!(code == 1 && message.starts_with("bf: tagged.bfp: no tag `bog` in the profile; "), "{message}");
+    }
+    assert!(!folder.path().join("pq").exists());
+    let csv = bf(folder.path(), &["report", "tagged.bfp", "--machine", "a64fx", "--format", "csv"]);
+    let (code, message) = failure(&csv);
+    assert!(code == 1 && message.starts_with("bf: tagged.bfp: L1: line size 256 is not in the profile"), "{message}");
+}
+
+#[test]
+fn csv_without_rows_has_a_header() {
+    let folder = golden();
+    for (command, begins) in [
+        (&["sweep", "golden.bfp", "--size", "7"][..], "profiles,size_bytes,line_bytes,sets,ways,full,model,"),
+        (&["sweep", "one.bfp", "--knees"], "profiles,from_bytes,size_bytes,above,below\n"),
+    ] {
+        fs::write(folder.path().join("one.din"), "r 0 8\n").unwrap();
+        stdout(&bf(folder.path(), &["replay", "one.din", "-o", "one.bfp"]));
+        let csv = stdout(&bf(folder.path(), &[command, &["--format", "csv"]].concat()));
+        assert!(csv.starts_with(begins) && csv.lines().count() == 1, "{csv}");
+    }
+}
+
+#[test]
+fn a_page_takes_no_options_of_a_breakdown() {
+    let folder = golden();
+    for option in ["--plot=t.svg", "--top=5", "--sort=L1.misses"] {
+        let (code, message) = failure_text(&bf(folder.path(), &["report", "golden.bfp", "--html", "r.html", option]));
+        assert!(code == 2 && message.contains("cannot be used with"), "{message}");
+    }
 }
 
 #[test]
@@ -633,6 +676,7 @@ fn what_a_sample_does_not_tell_is_refused() {
     for command in [&["query", "whole.bfp", "sampled.bfp"][..], &["merge", "whole.bfp", "sampled.bfp", "-o", "m.bfp"]] {
         let (code, message) = failure(&bf(folder.path(), command));
         assert!(code == 1 && message.contains("recorded whole") && message.contains("--each"), "{message}");
+        assert!(message.contains("from sampled.bfp on"), "{message}");
     }
     let report = stdout(&bf(folder.path(), &["report", "sampled.bfp", "--machine", "skylake-sp"]));
     assert!(report.contains("of which 1 in 16 followed") && report.contains("Left out"), "{report}");

@@ -145,4 +145,8 @@ fn what_cannot_be_told_is_said_in_a_sentence() {
     let output = bf(folder.path(), &["sharing", "alone.bfp"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.contains("no two threads ran at the same time"), "{text}");
+    let csv = String::from_utf8(bf(folder.path(), &["sharing", "alone.bfp", "--format", "csv"]).stdout).unwrap();
+    bf_profile::write_file(folder.path().join("a.bfp"), &self::profile()).unwrap();
+    let full = String::from_utf8(bf(folder.path(), &["sharing", "a.bfp", "--format", "csv"]).stdout).unwrap();
+    assert_eq!(csv.lines().collect::<Vec<_>>(), full.lines().take(1).collect::<Vec<_>>());
 }

@@ -151,7 +151,7 @@ pub enum Base {
 }
 
 /// What one thread did to the lines of a finding.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Thread {
     /// The slot it took.
     pub thread: u32,

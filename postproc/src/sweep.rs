@@ -52,7 +52,7 @@ pub struct SweepAnswer {
 }
 
 /// One cache's answer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Point {
     /// Bytes.
     pub size_bytes: u64,

@@ -5,7 +5,7 @@ use crate::{
     by::{name, place, title},
     failure::Failure,
     input,
-    output::{files, number, only_tagged, percent, print, row, table},
+    output::{files, number, only_tagged, percent, print_any, row, table},
 };
 use bf_postproc::{
     attribution::By,
@@ -44,19 +44,24 @@ pub fn command(arguments: &SweepArguments) -> Result<(), Failure> {
         let (profiles, tags) = (loaded.names(), arguments.tags.clone());
         answers.push(Answer { schema: "bf.knees/1", profiles, tags, by, working_sets, without_causes, top });
     }
-    print(format, &answers, arguments.input.each, text, rows)
+    let none = FRONT.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
+    print_any(format, &answers, arguments.input.each, text, rows, none)
 }
+
+/// What a row has in front of the cause.
+const FRONT: [&str; 5] = ["profiles", "from_bytes", "size_bytes", "above", "below"];
 
 fn rows(answer: &Answer) -> Vec<Value> {
     let mut rows = Vec::new();
     for set in &answer.working_sets {
         let front = [
-            ("profiles", Value::from(answer.profiles.join(" "))),
-            ("from_bytes", set.knee.from_bytes.into()),
-            ("size_bytes", set.knee.size_bytes.into()),
-            ("above", set.knee.above.into()),
-            ("below", set.knee.below.into()),
+            Value::from(answer.profiles.join(" ")),
+            set.knee.from_bytes.into(),
+            set.knee.size_bytes.into(),
+            set.knee.above.into(),
+            set.knee.below.into(),
         ];
+        let front: Vec<_> = FRONT.into_iter().zip(front).collect();
         rows.extend(set.causes.iter().filter_map(|cause| row(&front, cause).ok()));
         if set.causes.is_empty() {
             rows.push(front.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
