@@ -4,6 +4,12 @@
 const fact = (title, content) => (content === null || (content.textContent ?? content) === '' ? []
   : [el('div', null, el('dt', null, title), el('dd', null, content))]);
 
+/** What is different of these texts; of many the first. */
+function different(texts) {
+  const all = [...new Set(texts)];
+  return all.slice(0, 4).join(', ') + (all.length > 4 ? ` and ${number(all.length - 4)} more` : '');
+}
+
 /** How a process ended, in words. */
 function ending({ end, signal, elapsed_ns: elapsed }) {
   const after = `after ${(elapsed / 1e9).toFixed(2)} s`;
@@ -26,12 +32,13 @@ function facts(profile) {
   if (callees.size > 8) unseen.push(`${number(callees.size - 8)} more ${callees.size > 9 ? 'functions' : 'function'}`);
   const calls = sum('uninstrumented_calls');
   return el('dl', { class: 'facts' },
-    fact('command', name(first.command.join(' '))),
+    fact('command', name(different(processes.map(({ command }) => command.join(' '))))),
     fact('file', name(profile.paths.join(', '))),
     fact('processes', processes.length > 1 ? number(processes.length) : null),
     fact('machine', name([first.cpu, first.host].filter((text) => text).join(', on '))),
     fact('ended', processes.length > 1 ? null : ending(first)),
-    fact('recorded', `${number(sum('accesses'))} accesses by ${number(sum('threads'))} ${sum('threads') === 1 ? 'thread' : 'threads'}, in lines of ${profile.line_sizes.join(', ')} bytes`),
+    fact('recorded', `${number(sum('accesses'))} accesses by ${number(sum('threads'))} ${sum('threads') === 1 ? 'thread' : 'threads'}, ${profile.line_sizes.length > 0 ? `in lines of ${profile.line_sizes.join(', ')} bytes`
+      : 'without reuse distances (-bf-counters-only or BF_LINE_SIZE=none): caches cannot be asked about; bf report says what was counted'}`),
     fact('sampled', sampled ? `one line in ${Math.round(1 / sampled.sampled)} was followed: figures are estimates with intervals` : null),
     fact('dropped', sum('dropped') > 0 ? `${number(sum('dropped'))} accesses: the figures are too low` : null),
     fact('not seen', calls > 0 ? name(`${number(calls)} calls into code not compiled with bf-clang: ${unseen.join(', ')}`) : null),
@@ -81,7 +88,7 @@ function ends(paths) {
 
 /** Labels that tell profiles apart: the program's name, and the file's where programs are the same. */
 function label(profiles) {
-  const programs = profiles.map((profile) => (profile.report.processes[0]?.executable || profile.paths[0]).split('/').at(-1));
+  const programs = profiles.map(({ report, paths }) => different(report.processes.map(({ executable }) => (executable || paths[0]).split('/').at(-1))) || paths[0]);
   const files = ends(profiles.map((profile) => profile.paths[0]));
   const same = new Set(programs).size < programs.length;
   profiles.forEach((profile, at) => {
@@ -131,12 +138,14 @@ async function main() {
     el('h1', null, state.profiles.flatMap((profile, at) => [at > 0 ? ' and ' : '', name(profile.short)])),
     ...state.profiles.map(headline),
     el('p', { class: 'origin' }, name(own.label), state.tags.length > 0 ? [', references of ', name(state.tags.map(tagLabel).join(', '))] : null));
-  const sections = [overview(), comparison(), whatIf(), curves(), workingSets(), heat(), places(), byTag()].filter((section) => section !== null);
+  const cached = state.profiles.some((profile) => profile.line_sizes.length > 0);
+  const answers = cached ? [comparison(), whatIf(), curves(), workingSets(), heat(), places(), byTag()] : [];
+  const sections = [overview(), ...answers].filter((section) => section !== null);
   document.getElementById('nav').replaceChildren(el('ul', null, sections.map((section) =>
     el('li', null, el('a', { href: `#${section.id}` }, section.querySelector('h2').textContent)))));
   document.getElementById('main').replaceChildren(...sections);
   document.getElementById('foot').replaceChildren(...about());
-  showLevels();
+  if (cached) showLevels();
   state.quick.forEach((listen) => listen());
   state.slow.forEach((listen) => listen());
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawAll);

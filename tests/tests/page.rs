@@ -217,6 +217,25 @@ fn profiles_stand_side_by_side() {
 }
 
 #[test]
+fn several_programs_are_named_and_without_distances_there_is_the_overview_only() {
+    let sandbox = run(&[]);
+    std::fs::copy(sandbox.file("phases"), sandbox.file("other")).unwrap();
+    for (number, program) in ["phases", "other"].iter().enumerate() {
+        let profile = sandbox.file(&format!("{number}.bfp"));
+        let run = &mut sandbox.program(program);
+        let _ = succeed(run.arg("2").env("BF_PROFILE", profile).env("BF_LINE_SIZE", "none"));
+    }
+    let page = report(&sandbox, &["0.bfp", "1.bfp", "--cache", "L1=32K:8"]);
+    let mut browser = Browser::start();
+    browser.open_file(&page);
+    assert_eq!(browser.evaluate("document.querySelector('h1').textContent"), "phases, other");
+    assert_eq!(browser.evaluate("document.querySelectorAll('section, input, select, button').length"), 1);
+    let facts = browser.evaluate("document.getElementById('overview').textContent");
+    assert!(facts.as_str().unwrap().contains("without reuse distances"), "{facts}");
+    quiet(&browser, &[file_address(&page)]);
+}
+
+#[test]
 fn files_of_the_same_name_are_told_apart() {
     let sandbox = run(&["2", "40"]);
     let long = format!("{}.bfp", "before-".repeat(8));
