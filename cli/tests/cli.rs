@@ -194,6 +194,8 @@ fn several_profiles_are_merged_or_answered_each() {
     let command = ["query", "--each", "golden.bfp", "other.bfp", "--cache", "L1=128:full:128"];
     let (code, message) = failure(&bf(folder.path(), &command));
     assert!(code == 1 && message.starts_with("bf: other.bfp: L1: line size 128 is not in the profile"), "{message}");
+    let (code, message) = failure(&bf(folder.path(), &[&command[..1], &command[2..]].concat()));
+    assert!(code == 1 && message.contains("process other.din 0 of the profile lacks line size 128"), "{message}");
 
     let merged = json(&bf(folder.path(), &["merge", "golden.bfp", "other.bfp", "-o", "all.bfp", "--format", "json"]));
     assert_eq!((&merged["schema"], &merged["processes"]), (&"bf.merge/1".into(), &2.into()));

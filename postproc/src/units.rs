@@ -32,7 +32,8 @@ pub(crate) fn count(
         if process.line_sizes().next().is_none() && process.meta.accesses == 0 {
             return Ok(None);
         }
-        return Err(QueryError::Uneven(process.meta.pid.to_string(), shape.line));
+        let named = format!("{} {}", process.meta.executable, process.meta.pid);
+        return Err(QueryError::Uneven(named, shape.line));
     };
     let units = units(&lines, shape.scope, share)?;
     let mut rule = Rule::new(shape, capacity, &lines, units.iter().any(Unit::composed))?;
