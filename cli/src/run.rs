@@ -85,6 +85,7 @@ fn can_be_written(path: &Path) -> io::Result<()> {
     match path.metadata() {
         Ok(data) if data.is_dir() => return Err(Errno::EISDIR.into()),
         Ok(data) if !data.is_file() => return Ok(access(path, AccessFlags::W_OK)?),
+        _ if path.as_os_str().as_encoded_bytes().ends_with(b"/") => return Err(Errno::EISDIR.into()),
         _ => {}
     }
     let folder = path.parent().unwrap_or(path).join(".");

@@ -367,6 +367,7 @@ fn csv_without_rows_has_a_header() {
     for (command, begins) in [
         (&["sweep", "golden.bfp", "--size", "7"][..], "profiles,size_bytes,line_bytes,sets,ways,full,model,"),
         (&["sweep", "one.bfp", "--knees"], "profiles,from_bytes,size_bytes,above,below\n"),
+        (&["sweep", "one.bfp", "--study", "line", "--line", "32", "--l1", "1K:2"], "profiles,name,size_bytes,"),
     ] {
         fs::write(folder.path().join("one.din"), "r 0 8\n").unwrap();
         stdout(&bf(folder.path(), &["replay", "one.din", "-o", "one.bfp"]));
@@ -907,7 +908,7 @@ fn run_becomes_the_program() {
     // The runtime is silent about what it cannot write.
     fs::create_dir(folder.path().join("results")).unwrap();
     for (option, what) in [("-o", "profile"), ("--trace", "trace")] {
-        for place in ["missing/%p", "results", "results/"] {
+        for place in ["missing/%p", "results", "results/", "new/"] {
             let output = run(&[option, place, "--", "sh", "-c", "exit 7"]);
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(said.starts_with(&format!("bf: no {what} can be written to {place}: ")), "{said}");

@@ -37,7 +37,7 @@ pub struct Answer {
 }
 
 /// What one level did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct LevelAnswer {
     /// The name given to it.
     pub name: String,

@@ -6,10 +6,10 @@ use crate::{
     failure::Failure,
     input::{self, Loaded},
     machine,
-    output::{ESTIMATES, files, number, only_tagged, percent, print, remark, row, table},
+    output::{ESTIMATES, files, number, only_tagged, percent, print_any, remark, row, table},
 };
 use bf_postproc::{
-    Cache, Ways,
+    Cache, LevelAnswer, Ways,
     explore::study::{LinePoint, WaysPoint, associativities, line_sizes, single},
     query, size,
 };
@@ -85,7 +85,12 @@ pub fn command(arguments: &SweepArguments, study: Study) -> Result<(), Failure> 
         }
         answers.push(answer);
     }
-    print(format, &answers, arguments.input.each, text, rows)
+    let front = [("profiles", Value::Null)];
+    let none = match study {
+        Study::Line => row(&front, &LevelAnswer::default())?,
+        Study::Ways => row(&front, &WaysPoint::default())?,
+    };
+    print_any(format, &answers, arguments.input.each, text, rows, none)
 }
 
 /// The hierarchy that is varied, and what it is called.

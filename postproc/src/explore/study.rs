@@ -131,7 +131,7 @@ pub fn line_sizes(
 }
 
 /// A level of its own with some associativity, beside the fully associative cache of its size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WaysPoint {
     /// The level.
     pub level: String,
