@@ -4,13 +4,14 @@
 //! What is read as a vector is written as a vector too: a narrow store followed by a wide load of the same place would
 //! have to wait for the store to reach the cache.
 
-#![expect(unsafe_code, reason = "vector instructions")]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "vector instructions"))]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+#[cfg(target_arch = "x86_64")]
 use crate::Limits;
 use crate::newest::Stamps;
 use crate::older::Time;
@@ -84,13 +85,18 @@ impl Instructions {
 #[repr(align(64))]
 pub(crate) struct Index<const W: usize> {
     /// The lowest byte of each line number, then the next.
+    #[cfg(target_arch = "x86_64")]
     digits: [[u8; 64]; Limits::MOST_SET_BITS as usize / 8],
     /// For each bit the slots whose line has it set.
     bits: [u64; W],
 }
 
 impl<const W: usize> Index<W> {
-    pub(crate) const EMPTY: Self = Self { digits: [[0; 64]; Limits::MOST_SET_BITS as usize / 8], bits: [0; W] };
+    pub(crate) const EMPTY: Self = Self {
+        #[cfg(target_arch = "x86_64")]
+        digits: [[0; 64]; Limits::MOST_SET_BITS as usize / 8],
+        bits: [0; W],
+    };
 }
 
 /// Operations on what the tiers keep.
