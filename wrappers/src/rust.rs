@@ -18,8 +18,12 @@ use crate::response::Word;
 use crate::toolchain::{self, Tree};
 use crate::{Error, Tool};
 
-/// Options of the compiler that Cargo passes on, one after the other.
-const ENCODED_FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
+/// Options that Cargo passes on to the compiler, and to who compiles and links what is written in comments: the variable that has one
+/// after the other, the one that has blanks in between, and what they are called in the configuration.
+const FLAGS: [[&str; 3]; 2] = [
+    ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "rustflags"],
+    ["CARGO_ENCODED_RUSTDOCFLAGS", "RUSTDOCFLAGS", "rustdocflags"],
+];
 const SEPARATOR: &[u8] = b"\x1f";
 
 /// What is asked of a Rust toolchain.
@@ -69,8 +73,10 @@ pub fn plan(tool: Tool, mut args: Vec<OsString>, tree: &Tree) -> Result<Plan, Er
             // Cargo does not see what only the pass is told, and would not compile again.
             flags.push(format!("--cfg=bf={:?}", options.to_string_lossy()).into());
         }
-        let configured = || configured(program.as_os_str(), &all, &args, &toolchain.host).unwrap_or_default();
-        env.push((ENCODED_FLAGS, encoded(configured, &flags)));
+        for [encoded, plain, key] in FLAGS {
+            let configured = || configured(key, program.as_os_str(), &all, &args, &toolchain.host).unwrap_or_default();
+            env.push((encoded, with_users(encoded, plain, configured, &flags)));
+        }
         if target(&args).is_none() {
             env.push(("CARGO_BUILD_TARGET", toolchain.host.into()));
         }
@@ -86,8 +92,8 @@ fn joined_options(ours: &Ours, between: &str) -> Option<OsString> {
 }
 
 /// Those of the user, as Cargo would find them in the environment or, if there are none, those that are configured; then `flags`.
-fn encoded(configured: impl FnOnce() -> Vec<Vec<u8>>, flags: &[OsString]) -> OsString {
-    let users = match (env::var_os(ENCODED_FLAGS), env::var_os("RUSTFLAGS")) {
+fn with_users(encoded: &str, plain: &str, configured: impl FnOnce() -> Vec<Vec<u8>>, flags: &[OsString]) -> OsString {
+    let users = match (env::var_os(encoded), env::var_os(plain)) {
         (Some(encoded), _) => encoded.as_bytes().split(|&byte| byte == SEPARATOR[0]).map(<[u8]>::to_vec).collect(),
         (None, Some(plain)) => plain.as_bytes().split(u8::is_ascii_whitespace).map(<[u8]>::to_vec).collect(),
         (None, None) => configured(),
@@ -114,9 +120,9 @@ fn target(args: &[OsString]) -> Option<OsString> {
     None
 }
 
-/// The options for compilers in Cargo's configuration, as Cargo chooses them: those of the target, or else those of all. `None` if it
+/// The options of this name in Cargo's configuration, as Cargo chooses them: those of the target, or else those of all. `None` if it
 /// does not say.
-fn configured(cargo: &OsStr, chosen: &[OsString], args: &[OsString], host: &str) -> Option<Vec<Vec<u8>>> {
+fn configured(key: &str, cargo: &OsStr, chosen: &[OsString], args: &[OsString], host: &str) -> Option<Vec<Vec<u8>>> {
     let said = |program: &OsStr, args: &[OsString]| {
         let mut command = Command::new(program);
         command.args(chosen).args(args).env("RUSTC_BOOTSTRAP", "1").stderr(Stdio::null());
@@ -131,9 +137,9 @@ fn configured(cargo: &OsStr, chosen: &[OsString], args: &[OsString], host: &str)
     let targets = config["target"].as_object().into_iter().flatten();
     let mut here: Vec<_> = targets.filter(|(name, _)| is_here(name)).collect();
     here.sort_by_key(|(name, _)| *name != host);
-    let mut flags: Vec<_> = here.into_iter().flat_map(|(_, target)| words_of(&target["rustflags"])).collect();
+    let mut flags: Vec<_> = here.into_iter().flat_map(|(_, target)| words_of(&target[key])).collect();
     if flags.is_empty() {
-        flags = words_of(&config["build"]["rustflags"]);
+        flags = words_of(&config["build"][key]);
     }
     Some(flags)
 }

@@ -78,6 +78,10 @@ fn a_project() {
              [target.'cfg(unix)']\nrustflags = [\"--cfg=here\"]\n\
              [target.'cfg(windows)']\nrustflags = [\"--cfg=elsewhere\"]\n[build]\nrustflags = [\"--cfg=otherwise\"]\n",
         ),
+        (
+            "src/lib.rs",
+            "//! ```\n//! assert_eq!(app::two(), 2);\n//! ```\npub fn two() -> i32 { env!(\"TWO\").parse().unwrap() }\n",
+        ),
         ("answer/Cargo.toml", "[package]\nname = \"answer\"\nedition = \"2024\"\n[lib]\nproc-macro = true\n"),
         (
             "answer/src/lib.rs",
@@ -87,7 +91,8 @@ fn a_project() {
     ]);
     let cargo = |line: &str| {
         let mut command = dir.command(bf_tests::program("bf-cargo"));
-        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+        let flags = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_ENCODED_RUSTDOCFLAGS"];
+        for name in flags.into_iter().chain(["CARGO_BUILD_TARGET"]) {
             command.env_remove(name);
         }
         command.args(["--config", "target.'cfg(unix)'.rustflags = ['--cfg=given']"]).args(line.split(' '));
@@ -96,6 +101,8 @@ fn a_project() {
     let output = cargo("run --quiet --release --offline");
     assert_eq!((text(&output).contains("warning"), &*output.stdout), (false, &b"42\n"[..]), "{}", text(&output));
     assert_eq!(dir.profiles().len(), 1, "{:?}", dir.profiles());
+    let output = cargo("test --quiet --release --offline --doc");
+    assert!(text(&output).contains("1 passed"), "{}", text(&output));
 
     // Another option is another build.
     let output = cargo("-bf-disable run --quiet --release --offline -- --bf-help");
