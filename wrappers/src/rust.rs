@@ -57,13 +57,17 @@ pub fn plan(tool: Tool, mut args: Vec<OsString>, tree: &Tree) -> Result<Plan, Er
         let path = pass.display().to_string();
         return Err(toolchain::Error::NoPassForRust { major: toolchain.major, path }.into());
     }
-    if let Some(other) = target(&args).filter(|target| *target != *toolchain.host) {
+    let config = if tool == Tool::Cargo { configuration(program.as_os_str(), &chosen, &args) } else { Value::Null };
+    let target = target(&args).or_else(|| target_of(&config));
+    if let Some(other) = target.as_ref().filter(|target| **target != *toolchain.host) {
         return Err(toolchain::Error::ForeignTarget(other.to_string_lossy().into_owned()).into());
     }
     let mut flags: Vec<OsString> = vec![
         joined("-Zllvm-plugins=", pass.as_os_str()),
-        // In front of the C library, whose place it takes in part.
+        // In front of the C library, whose place it takes in part, and of all that needs it.
+        "-Zpre-link-arg=-Wl,--push-state,--no-as-needed".into(),
         joined("-Zpre-link-arg=", tree.lib().join("libbf_rt.so").as_os_str()),
+        "-Zpre-link-arg=-Wl,--pop-state".into(),
         joined("-Clink-arg=-Wl,-z,nodelete,-rpath,", tree.lib().join("").as_os_str()),
     ];
     let mut env = vec![("RUSTC_BOOTSTRAP", OsString::from("1"))];
@@ -74,10 +78,10 @@ pub fn plan(tool: Tool, mut args: Vec<OsString>, tree: &Tree) -> Result<Plan, Er
             flags.push(format!("--cfg=bf={:?}", options.to_string_lossy()).into());
         }
         for [encoded, plain, key] in FLAGS {
-            let configured = || configured(key, program.as_os_str(), &all, &args, &toolchain.host).unwrap_or_default();
+            let configured = || configured(key, &config, &all, &toolchain.host).unwrap_or_default();
             env.push((encoded, with_users(encoded, plain, configured, &flags)));
         }
-        if target(&args).is_none() {
+        if target.is_none() {
             env.push(("CARGO_BUILD_TARGET", toolchain.host.into()));
         }
     } else {
@@ -120,18 +124,29 @@ fn target(args: &[OsString]) -> Option<OsString> {
     None
 }
 
-/// The options of this name in Cargo's configuration, as Cargo chooses them: those of the target, or else those of all. `None` if it
-/// does not say.
-fn configured(key: &str, cargo: &OsStr, chosen: &[OsString], args: &[OsString], host: &str) -> Option<Vec<Vec<u8>>> {
-    let said = |program: &OsStr, args: &[OsString]| {
-        let mut command = Command::new(program);
-        command.args(chosen).args(args).env("RUSTC_BOOTSTRAP", "1").stderr(Stdio::null());
-        command.output().ok().map(|output| output.stdout)
-    };
+/// The one that Cargo is configured for.
+fn target_of(config: &Value) -> Option<OsString> {
+    let configured = || config["build"]["target"].as_str().map(OsString::from);
+    env::var_os("CARGO_BUILD_TARGET").filter(|target| !target.is_empty()).or_else(configured)
+}
+
+/// Cargo's configuration; null if it does not say.
+fn configuration(cargo: &OsStr, chosen: &[OsString], args: &[OsString]) -> Value {
     let words = ["-Zunstable-options", "config", "get", "--format=json"].map(OsString::from);
-    let config = said(cargo, &[&words, &*configuration(args)].concat())?;
-    let config: Value = serde_json::from_slice(&config).ok()?;
-    let compiler = said(&rustc(), &["--print=cfg".into()])?;
+    let said = said(cargo, &[chosen, &words, &given(args)].concat());
+    said.and_then(|config| serde_json::from_slice(&config).ok()).unwrap_or_default()
+}
+
+fn said(program: &OsStr, args: &[OsString]) -> Option<Vec<u8>> {
+    let mut command = Command::new(program);
+    let output = command.args(args).env("RUSTC_BOOTSTRAP", "1").stderr(Stdio::null()).output();
+    output.ok().map(|output| output.stdout)
+}
+
+/// The options of this name in Cargo's configuration, as Cargo chooses them: those of the target, or else those of all. `None` if the
+/// compiler does not say what the target is like.
+fn configured(key: &str, config: &Value, chosen: &[OsString], host: &str) -> Option<Vec<Vec<u8>>> {
+    let compiler = said(&rustc(), &[chosen, &["--print=cfg".into()]].concat())?;
     let cfgs: Vec<Cfg> = String::from_utf8(compiler).ok()?.lines().filter_map(|line| line.parse().ok()).collect();
     let is_here = |name: &str| name.parse().is_ok_and(|platform: Platform| platform.matches(host, &cfgs));
     let targets = config["target"].as_object().into_iter().flatten();
@@ -145,7 +160,7 @@ fn configured(key: &str, cargo: &OsStr, chosen: &[OsString], args: &[OsString], 
 }
 
 /// What the command line adds to the configuration.
-fn configuration(args: &[OsString]) -> Vec<OsString> {
+fn given(args: &[OsString]) -> Vec<OsString> {
     let mut args = args.iter().take_while(|arg| *arg != "--");
     let mut found = Vec::new();
     while let Some(arg) = args.next() {
@@ -176,7 +191,9 @@ fn ask(chosen: &[OsString]) -> Result<Toolchain, toolchain::Error> {
     let answer = answer.map_err(|_| toolchain::Error::NoRust("rustc"))?;
     let name = rustc.to_string_lossy().into_owned();
     if !answer.status.success() {
-        let why = String::from_utf8_lossy(&answer.stderr).trim().replace('\n', "; ");
+        let why = String::from_utf8_lossy(&answer.stderr);
+        // A trace of the stack may follow.
+        let why = why.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
         return Err(toolchain::Error::FailedRust(name, why));
     }
     let said = String::from_utf8_lossy(&answer.stdout);
